@@ -136,13 +136,35 @@ impl Reports {
 }
 
 impl Latest {
-    /// Publishes what a member has answered, and reconciles the cluster if that decides anything.
+    /// Publishes what the long poll of a member has returned, and reconciles the cluster if that decides
+    /// anything.
+    ///
+    /// Its reports come in order, and their sequence begins again when the instance manager restarts.
     fn publish(&self, report: Option<InstanceReport>) {
-        let before = std::mem::replace(&mut *self.report.lock(), report.clone());
-        if before.as_ref().map(decisive) != report.as_ref().map(decisive) {
+        self.replace(&mut self.report.lock(), report);
+    }
+
+    /// Publishes the answer to another request, unless the long poll was faster: its next report can be a long
+    /// wait away, and until then an older one would hide what the member has told since.
+    fn publish_answer(&self, report: InstanceReport) {
+        let mut latest = self.report.lock();
+        if is_newer(&report, latest.as_ref()) {
+            self.replace(&mut latest, Some(report));
+        }
+    }
+
+    fn replace(&self, latest: &mut Option<InstanceReport>, report: Option<InstanceReport>) {
+        let decides = latest.as_ref().map(decisive) != report.as_ref().map(decisive);
+        *latest = report;
+        if decides {
             self.trigger.reconcile(self.cluster.clone());
         }
     }
+}
+
+/// Returns whether a report tells more than the latest one of the same Pod.
+fn is_newer(report: &InstanceReport, latest: Option<&InstanceReport>) -> bool {
+    latest.is_none_or(|latest| latest.sequence < report.sequence)
 }
 
 /// Returns the part of a report that decides. Positions of a member that works change all the time.
@@ -209,7 +231,7 @@ async fn send(client: Arc<StatusClient>, source: Source, latest: Latest, request
         if report.pod_uid == source.pod_uid { Ok(report) } else { Err(StatusError::OtherPod(report.pod_uid)) }
     };
     match sent.await {
-        Ok(report) => latest.publish(Some(report)),
+        Ok(report) => latest.publish_answer(report),
         Err(error) => debug!(
             member = source.host,
             ?request,
@@ -225,7 +247,26 @@ async fn seal(client: Arc<StatusClient>, source: Source, latest: Latest, epoch: 
         if report.pod_uid == source.pod_uid { Ok(report) } else { Err(StatusError::OtherPod(report.pod_uid)) }
     };
     match sealed.await {
-        Ok(report) => latest.publish(Some(report)),
+        Ok(report) => latest.publish_answer(report),
         Err(error) => debug!(member = source.host, epoch, error = chain(&error), "cannot seal the member"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answer_that_arrives_late_replaces_no_newer_report() {
+        let report = |sequence| {
+            let first = InstanceReport::starting("db-1".to_owned(), "uid".to_owned(), "0.1.0");
+            InstanceReport { sequence, ..first }
+        };
+        for (answer, latest, expected) in
+            [(8, None, true), (8, Some(7), true), (8, Some(8), false), (8, Some(9), false)]
+        {
+            let latest = latest.map(report);
+            assert_eq!(is_newer(&report(answer), latest.as_ref()), expected, "{answer} after {latest:?}");
+        }
     }
 }

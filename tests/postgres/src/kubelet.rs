@@ -263,17 +263,26 @@ impl Kubelet {
         Ok(())
     }
 
-    /// Prepares what a Pod mounts. Returns `None` while a Secret is missing.
+    /// Returns a kubeconfig with a token of a ServiceAccount, or `None` while there is no such account.
+    async fn kubeconfig(&self, account: &str) -> Result<Option<String>> {
+        match self.harness.cluster.service_account_kubeconfig(&self.namespace, account).await {
+            Ok(path) => Ok(Some(fs::read_to_string(path)?)),
+            Err(error) if is_not_found(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Prepares what a Pod mounts. Returns `None` while a Secret or the ServiceAccount is missing, as they are
+    /// after the PostgresCluster was deleted.
     async fn place(&self, name: &str, pod: &Pod) -> Result<Option<Place>> {
         let folder = self.folder.path().join(name);
         if !self.mount(name, pod).await? {
             return Ok(None);
         }
-        let api = ApiProxy::start(self.server.clone()).await?;
         let account = pod.spec.as_ref().and_then(|spec| spec.service_account_name.clone());
         let account = account.context("the Pod has no ServiceAccount")?;
-        let kubeconfig = self.harness.cluster.service_account_kubeconfig(&self.namespace, &account).await?;
-        let kubeconfig = fs::read_to_string(kubeconfig)?;
+        let Some(kubeconfig) = self.kubeconfig(&account).await? else { return Ok(None) };
+        let api = ApiProxy::start(self.server.clone()).await?;
         let through_proxy = kubeconfig.replace(&self.server, &api.address().to_string());
         ensure!(through_proxy != kubeconfig, "the kubeconfig does not name {}", self.server);
         fs::write(folder.join("kubeconfig"), through_proxy)?;
@@ -321,6 +330,10 @@ impl Kubelet {
         };
         self.members.iter().map(log).collect()
     }
+}
+
+fn is_not_found(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(kube::Error::Api(status)) if status.is_not_found())
 }
 
 /// Returns the projected volumes of a Pod with their Secrets, and the keys and files of these.
