@@ -44,7 +44,8 @@ async fn interrupted_creation_and_clone_begin_again() {
     assert!(!second.folder().join("volume/data").exists());
     second.start().unwrap();
     database.until_complete().await.unwrap();
-    assert_eq!(database.kubelet.members[1].log().matches("cloning the primary").count(), 2);
+    let log = database.kubelet.members[1].log();
+    assert_eq!(log.matches("cloning the primary").count(), 2, "{log}");
 }
 
 #[tokio::test]
