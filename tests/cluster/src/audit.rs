@@ -45,9 +45,10 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Returns whether the request can change an object.
+    /// Returns whether the request can change an object. Reviews are created, and stored nowhere.
     pub fn is_write(&self) -> bool {
-        !matches!(self.verb.as_str(), "get" | "list" | "watch")
+        let is_review = matches!(self.group.as_str(), "authentication.k8s.io" | "authorization.k8s.io");
+        !is_review && !matches!(self.verb.as_str(), "get" | "list" | "watch")
     }
 }
 
@@ -232,6 +233,16 @@ mod tests {
     fn parses_non_resource_requests() {
         let log = parse(format!("{DISCOVERY}\n").as_bytes()).unwrap();
         assert_eq!(log.entries[0].resource, "");
+        assert!(!log.entries[0].is_write());
+    }
+
+    #[test]
+    fn review_is_no_write() {
+        let review = CREATE
+            .replace(r#""verb":"patch""#, r#""verb":"create""#)
+            .replace(r#""apiGroup":"apps""#, r#""apiGroup":"authentication.k8s.io""#);
+        let log = parse(format!("{review}\n").as_bytes()).unwrap();
+        assert_eq!(log.entries[0].verb, "create");
         assert!(!log.entries[0].is_write());
     }
 
