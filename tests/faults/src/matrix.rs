@@ -1,6 +1,6 @@
 //! Executes all selected runs, with one worker per controller.
 
-use std::{collections::BTreeMap, path::Path, sync::Arc};
+use std::{collections::{BTreeMap, BTreeSet}, path::Path, sync::Arc};
 
 use anyhow::{Context as _, Result, ensure};
 use futures::{StreamExt, future::try_join_all, stream};
@@ -57,11 +57,12 @@ pub async fn list(program: &Path, selection: &Selection) -> Result<Vec<Planned>>
 }
 
 async fn tracks(test_cluster: &Arc<TestCluster>, selection: &Selection) -> Result<Vec<Track>> {
-    let selected = selection
-        .controllers
-        .iter()
-        .filter(|controller| workload::of(controller).iter().any(|workload| selection.includes(workload)));
-    try_join_all(selected.map(async |controller| {
+    let mut selected = selection.controllers.clone();
+    selected
+        .retain(|controller| workload::of(controller).iter().any(|workload| selection.includes(workload)));
+    let needed: BTreeSet<_> = selected.iter().filter_map(|controller| workload::needs(controller)).collect();
+    selected.extend(needed.into_iter().filter(|needed| !selection.controllers.contains(needed)));
+    try_join_all(selected.into_iter().map(async |controller| {
         let worker = Worker::start(test_cluster.clone(), controller).await?;
         let baselines = record_baselines(&worker, controller, selection).await?;
         println!("{controller}: {} baselines recorded", baselines.len());

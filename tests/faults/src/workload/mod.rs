@@ -210,6 +210,12 @@ pub fn of(controller: &str) -> &'static [Workload] {
     }
 }
 
+/// Returns the other controller that runs beside this one, in a manager of its own, because it changes what the
+/// workloads prepare. In some faults one manager runs all controllers, and the end state is compared.
+pub fn needs(controller: &str) -> Option<&'static str> {
+    matches!(controller, "tenantresource" | "globaltenantresource").then_some("tenant")
+}
+
 /// A named modification by a third party, which the controller must revert.
 pub type ThirdPartyChange = (&'static str, fn(&str) -> Vec<Step>);
 
