@@ -1,6 +1,10 @@
 //! Executes all selected runs, with one worker per controller.
 
-use std::{collections::{BTreeMap, BTreeSet}, path::Path, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    sync::Arc,
+};
 
 use anyhow::{Context as _, Result, ensure};
 use futures::{StreamExt, future::try_join_all, stream};
