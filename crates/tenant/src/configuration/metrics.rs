@@ -7,7 +7,8 @@ use capsule::{
     api::v1beta2::{CapsuleConfiguration, TenantOwner},
     condition_series::condition_series,
 };
-use kube::ResourceExt;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::{Resource, ResourceExt};
 use operator_core::metrics::{Gauge, GaugeSamples};
 
 const NAME: (&str, &str) = ("name", "name of the object");
@@ -32,21 +33,19 @@ pub(super) fn readings(
     configurations: &[Arc<CapsuleConfiguration>],
     owners: &[Arc<TenantOwner>],
 ) -> Vec<GaugeSamples> {
-    let of_configuration = |one: &Arc<CapsuleConfiguration>| {
-        let conditions = one.status.as_ref().map_or(&[][..], |status| &status.conditions);
-        condition_series(&[&one.name_any()], conditions).collect::<Vec<_>>()
-    };
-    let of_owner = |one: &Arc<TenantOwner>| {
-        let conditions = one.status.as_ref().map_or(&[][..], |status| &status.conditions);
-        condition_series(&[&one.name_any()], conditions).collect::<Vec<_>>()
-    };
-    vec![
-        GaugeSamples {
-            gauge: &CONFIGURATION,
-            series: configurations.iter().flat_map(of_configuration).collect(),
-        },
-        GaugeSamples { gauge: &OWNER, series: owners.iter().flat_map(of_owner).collect() },
-    ]
+    let of_configuration = |one: &CapsuleConfiguration| one.status.clone().unwrap_or_default().conditions;
+    let of_owner = |one: &TenantOwner| one.status.clone().unwrap_or_default().conditions;
+    vec![samples(&CONFIGURATION, configurations, of_configuration), samples(&OWNER, owners, of_owner)]
+}
+
+fn samples<K: Resource>(
+    gauge: &'static Gauge,
+    objects: &[Arc<K>],
+    conditions: impl Fn(&K) -> Vec<Condition>,
+) -> GaugeSamples {
+    let of_object =
+        |object: &Arc<K>| condition_series(&[&object.name_any()], &conditions(object)).collect::<Vec<_>>();
+    GaugeSamples { gauge, series: objects.iter().flat_map(of_object).collect() }
 }
 
 #[cfg(test)]
