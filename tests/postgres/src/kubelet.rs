@@ -25,6 +25,7 @@ use kube::{
     Api, Client, Resource, ResourceExt,
     api::{ListParams, Patch, PatchParams},
 };
+use operator_core::error::is_not_found;
 use postgres::{CLUSTER_LABEL, PostgresClusterController};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -215,7 +216,7 @@ impl Kubelet {
         }}));
         match self.api::<Pod>().patch_status(pod, &PatchParams::default(), &patch).await {
             // The Pod was deleted meanwhile.
-            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+            Err(error) if is_not_found(&error) => Ok(()),
             result => Ok(result.map(drop)?),
         }
     }
@@ -267,7 +268,7 @@ impl Kubelet {
     async fn kubeconfig(&self, account: &str) -> Result<Option<String>> {
         match self.harness.cluster.service_account_kubeconfig(&self.namespace, account).await {
             Ok(path) => Ok(Some(fs::read_to_string(path)?)),
-            Err(error) if is_not_found(&error) => Ok(None),
+            Err(error) if error.downcast_ref().is_some_and(is_not_found) => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -330,10 +331,6 @@ impl Kubelet {
         };
         self.members.iter().map(log).collect()
     }
-}
-
-fn is_not_found(error: &anyhow::Error) -> bool {
-    matches!(error.downcast_ref(), Some(kube::Error::Api(status)) if status.is_not_found())
 }
 
 /// Returns the projected volumes of a Pod with their Secrets, and the keys and files of these.
