@@ -61,12 +61,14 @@ pub async fn list(program: &Path, selection: &Selection) -> Result<Vec<Planned>>
 }
 
 async fn tracks(test_cluster: &Arc<TestCluster>, selection: &Selection) -> Result<Vec<Track>> {
-    let mut selected = selection.controllers.clone();
-    selected
-        .retain(|controller| workload::of(controller).iter().any(|workload| selection.includes(workload)));
-    let needed: BTreeSet<_> = selected.iter().filter_map(|controller| workload::needs(controller)).collect();
-    selected.extend(needed.into_iter().filter(|needed| !selection.controllers.contains(needed)));
-    try_join_all(selected.into_iter().map(async |controller| {
+    let has_runs = |controller: &&'static str| {
+        workload::of(controller).iter().any(|workload| selection.includes(workload))
+    };
+    let selected = selection.controllers.iter().copied().filter(has_runs);
+    // A needed controller without selected runs has no baselines, so nothing is planned for it.
+    let started: BTreeSet<_> =
+        selected.flat_map(|controller| [controller].into_iter().chain(workload::needs(controller))).collect();
+    try_join_all(started.into_iter().map(async |controller| {
         let worker = Worker::start(test_cluster.clone(), controller).await?;
         let baselines = record_baselines(&worker, controller, selection).await?;
         println!("{controller}: {} baselines recorded", baselines.len());

@@ -90,7 +90,8 @@ fn limits(run: &str) -> ObjectRef {
     ObjectRef::within(&LIMIT_RANGE, &home(run), run)
 }
 
-/// Creates the Tenant, its namespace, and an account with all permissions in it.
+/// Creates the Tenant, its namespace, and an account with all permissions in it. Waits for the Tenant
+/// controller, whose changes are part of the end state.
 fn prepared(run: &str) -> Vec<Step> {
     let metadata = |name: &str| json!({ "name": name, "namespace": home(run) });
     vec![
@@ -99,6 +100,8 @@ fn prepared(run: &str) -> Vec<Step> {
             "metadata": { "name": run, "labels": { "run": run } }, "spec": {},
         })),
         Step::Join { tenant: run.to_owned(), namespace: home(run) },
+        Step::Until(ObjectRef::home(&TENANT, run).ready()),
+        Step::Until(Goal::Has(ObjectRef::home(&TENANT, run), "/status/size", json!(1))),
         Step::Create(json!({
             "apiVersion": SERVICE_ACCOUNT.api_version(), "kind": "ServiceAccount", "metadata": metadata("replicator"),
         })),
