@@ -50,7 +50,7 @@ fn optional_short_string<'de, D: Deserializer<'de>>(deserializer: D) -> Result<O
     Ok(Option::<ShortString>::deserialize(deserializer)?.map(|ShortString(text)| text))
 }
 
-/// Kind and version of an object, which are checked before the rest is decoded.
+/// Kind and version of an object or a review.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Header {
@@ -61,7 +61,12 @@ pub(super) struct Header {
 }
 
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(super) struct Review<'b> {
+    #[serde(default, deserialize_with = "short_string")]
+    pub(super) api_version: String,
+    #[serde(default, deserialize_with = "short_string")]
+    pub(super) kind: String,
     #[serde(borrow)]
     pub(super) request: Option<AdmissionRequest<'b>>,
 }

@@ -114,22 +114,31 @@ impl Endpoint {
 }
 
 fn parse(body: &[u8]) -> Result<AdmissionRequest<'_>, ReviewError> {
-    let header: Header = serde_json::from_slice(body).map_err(ReviewError::malformed(KIND))?;
-    if header.kind != KIND || header.api_version != API_VERSION {
-        return Err(ReviewError::UnexpectedKind {
-            expected: KIND,
-            versions: API_VERSION,
-            found: describe_kind(&header.kind, &header.api_version),
-            advice: "list v1 in admissionReviewVersions of the webhook configuration",
-        });
-    }
-    let review: Review<'_> = serde_json::from_slice(body).map_err(ReviewError::malformed(KIND))?;
+    let review: Review<'_> = serde_json::from_slice(body).map_err(|error| {
+        // Reviews of another version may have another structure.
+        let header: Option<Header> = serde_json::from_slice(body).ok();
+        let unexpected = header.and_then(|header| check_kind(&header.kind, &header.api_version).err());
+        unexpected.unwrap_or_else(|| ReviewError::malformed(KIND)(error))
+    })?;
+    check_kind(&review.kind, &review.api_version)?;
     let request = review.request.ok_or(ReviewError::NoRequest(KIND))?;
     let user = request.user_info.username.as_ref().map_or(0, String::len);
     if user > MAX_USER_BYTES {
         return Err(ReviewError::TooLarge { what: "userInfo.username", found: user, limit: MAX_USER_BYTES });
     }
     Ok(request)
+}
+
+fn check_kind(kind: &str, api_version: &str) -> Result<(), ReviewError> {
+    if kind == KIND && api_version == API_VERSION {
+        return Ok(());
+    }
+    Err(ReviewError::UnexpectedKind {
+        expected: KIND,
+        versions: API_VERSION,
+        found: describe_kind(kind, api_version),
+        advice: "list v1 in admissionReviewVersions of the webhook configuration",
+    })
 }
 
 fn matches(target: &TargetRule, request: &AdmissionRequest<'_>) -> bool {
