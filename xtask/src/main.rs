@@ -91,7 +91,7 @@ async fn run(command: Command) -> Result<()> {
     match command {
         Command::Demo(demo) => demo.run().await,
         Command::Test(test) => test.run().await,
-        Command::Bench(bench) => bench.run(image::build_for_host).await,
+        Command::Bench(bench) => bench.run(|| image::build_for_host(image::Profile::Release)).await,
         Command::Faults(faults) => faults.run().await,
         Command::Run(run) => run.run().await,
         Command::Install => install::install().await,

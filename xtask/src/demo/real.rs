@@ -33,7 +33,7 @@ const STORED: &str = "STORED\r\nVALUE greeting 0 5\r\nhello\r\nEND\r\n";
 pub(super) async fn run(exit: bool, kubernetes: Kubernetes) -> Result<()> {
     real_nodes::check()?;
     println!("building the image of the manager ...");
-    let archive = image::build_for_host()?;
+    let archive = image::build_for_host(image::Profile::Release)?;
     // Builds what is missing first, so that the printed time does not include it.
     let locator = kubernetes.locator()?;
     cluster::prepare_real_nodes(&locator, &Progress::stderr())?;

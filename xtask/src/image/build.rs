@@ -1,4 +1,4 @@
-//! Programs of the image: static and reproducible release builds.
+//! Programs of the image: static and reproducible builds.
 
 use std::{
     fs,
@@ -20,16 +20,41 @@ use super::{
 /// Separator of flags in `CARGO_ENCODED_RUSTFLAGS`, which allows spaces in paths.
 const SEPARATOR: &str = "\u{1f}";
 
+/// How the programs are optimized.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Profile {
+    /// As released.
+    Release,
+    /// For tests: built in a fraction of the time, but larger and slower.
+    Test,
+}
+
+impl Profile {
+    /// Returns the name of the profile in Cargo.toml.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Release => "release",
+            Self::Test => "test-image",
+        }
+    }
+}
+
 /// Builds a program in a folder, which is used as a cache, and returns it.
 ///
 /// glibc is linked statically. Since 2.34, it resolves names without loading libraries.
 ///
 /// # Errors
 /// Returns an error if the build fails, or if the program lacks the list of crates.
-pub(super) fn program(platform: Platform, packages: &Packages, folder: &Path) -> Result<Vec<u8>> {
+pub(super) fn program(
+    platform: Platform,
+    packages: &Packages,
+    profile: Profile,
+    folder: &Path,
+) -> Result<Vec<u8>> {
     let list = write_list(platform, packages, folder)?;
     let mut cargo = cargo_in(&workspace());
-    cargo.args(["rustc", "--quiet", "--locked", "--release", "--message-format=json-render-diagnostics"]);
+    cargo.args(["rustc", "--quiet", "--locked", "--message-format=json-render-diagnostics"]);
+    cargo.args(["--profile", profile.name()]);
     let Program { package, name } = packages.program;
     cargo.args(["--package", package, "--bin", name, "--target", &platform.target()]);
     cargo.arg("--target-dir").arg(folder).arg("--").args(auditable::link_flags(&list));

@@ -82,7 +82,10 @@ impl Test {
     /// Runs the tests that need real nodes, with the image of this version. Nothing is retried.
     fn real_nodes(&self) -> Result<Output> {
         real_nodes::check()?;
-        let variables = [self.release(), (IMAGE_VARIABLE, image::build_for_host()?.display().to_string())];
+        let variables = [
+            self.release(),
+            (IMAGE_VARIABLE, image::build_for_host(image::Profile::Test)?.display().to_string()),
+        ];
         let all: Vec<_> = REAL.split_whitespace().chain(self.args.iter().map(String::as_str)).collect();
         cargo_test(&variables, &all)
     }
