@@ -5,9 +5,9 @@ use std::{ffi::OsStr, path::PathBuf, time::Duration};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
-use crate::wait_target::WaitTarget;
+use crate::{postgres::flags::PostgresCommand, wait_target::WaitTarget};
 
-/// Check an Ensemble installation, and show why an object is not ready. Changes nothing.
+/// Check an Ensemble installation, show why an object is not ready, and operate PostgresClusters.
 #[derive(Parser)]
 #[command(name = "ensemblectl", version, subcommand_required = true, arg_required_else_help = true)]
 pub(crate) struct Flags {
@@ -55,6 +55,13 @@ pub(crate) enum Command {
     Wait(Wait),
     /// Write an archive for troubleshooting, without Secrets and credentials
     Report(Report),
+    /// Show a PostgresCluster, and request changes of it: switchover, fence, backup, and others
+    #[command(visible_alias = "pg")]
+    Postgres {
+        /// Command
+        #[command(subcommand)]
+        command: PostgresCommand,
+    },
     /// Print the completion script of a shell
     Completion {
         /// Shell
@@ -178,7 +185,7 @@ fn is_plugin(program: Option<&OsStr>) -> bool {
 }
 
 /// Parses a duration in the notation of Go.
-fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let parsed =
         text.parse::<kube::core::Duration>().ok().filter(|parsed| !text.is_empty() && !parsed.is_negative());
     parsed.map(Duration::from).ok_or_else(|| "use a duration such as 30s, 5m, or 1h30m".to_owned())

@@ -1,4 +1,5 @@
-//! `ensemblectl` checks an installation, and shows why an object is not ready. It only reads.
+//! `ensemblectl` checks an installation, shows why an object is not ready, and operates
+//! PostgresClusters. Only `postgres` changes anything.
 //!
 //! Controllers, kinds, permissions, webhooks, and Leases come from the code of the manager, and are
 //! not repeated here.
@@ -14,6 +15,7 @@
 //! children      the objects that belong to an object; tree and status show them
 //! wait_target   the state that wait waits for (pure)
 //! wait          watches one object until it reaches a state
+//! postgres      shows PostgresClusters, and requests changes of them
 //! report        an archive of all of this, without values that can be secret
 //! output        tables, colours, and JSON
 //! ```
@@ -29,6 +31,7 @@ mod installation;
 mod kinds;
 mod object;
 mod output;
+mod postgres;
 mod report;
 mod status;
 #[cfg(test)]
@@ -80,6 +83,7 @@ fn run(flags: Flags) -> Result<ExitStatus> {
             Command::Tree(tree) => tree::run(&cluster, &tree).await,
             Command::Wait(wait) => wait::run(&cluster, &wait).await,
             Command::Report(report) => report::run(&cluster, &report).await,
+            Command::Postgres { command } => postgres::run(&cluster, &command).await,
             Command::Completion { .. } => Ok(ExitStatus::Success),
         }
     })

@@ -90,11 +90,19 @@ pub(crate) fn print<T: Serialize>(format: Format, value: &T, text: impl FnOnce()
 /// # Errors
 /// Returns an error if standard output cannot be written for another reason.
 pub(crate) fn print_text(text: &str) -> Result<()> {
-    let mut out = anstream::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    match try_print(text) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         written => written.context("cannot print the result"),
     }
+}
+
+/// Prints text to standard output.
+///
+/// # Errors
+/// Returns an error if standard output cannot be written, also if it is a closed pipe.
+pub(crate) fn try_print(text: &str) -> std::io::Result<()> {
+    let mut out = anstream::stdout().lock();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush())
 }
 
 /// Prints text to standard error. Ignores errors.

@@ -61,7 +61,7 @@ pub(crate) async fn run(cluster: &Cluster, flags: &Wait) -> Result<ExitStatus> {
 ///
 /// # Errors
 /// Returns the error if the API server rejected the watch with status 401, 403, or 404.
-fn transient_message(error: watcher::Error) -> Result<String> {
+pub(crate) fn transient_message(error: watcher::Error) -> Result<String> {
     use watcher::Error::{InitialListFailed, WatchFailed, WatchStartFailed};
     match error {
         InitialListFailed(error) | WatchStartFailed(error) | WatchFailed(error)

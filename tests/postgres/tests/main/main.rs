@@ -15,6 +15,7 @@ mod backups_lifecycle;
 mod certificates;
 mod controller;
 mod deletion;
+mod ensemblectl;
 mod failures;
 mod faults;
 mod fencing;

@@ -1,0 +1,150 @@
+//! `fence` and `unfence`: members whose PostgreSQL stops.
+
+use std::collections::BTreeSet;
+
+use ::postgres::{FENCE, PostgresCluster};
+use anyhow::{Context, Result, ensure};
+use kube::ResourceExt;
+
+use super::{
+    flags::{Fence, Unfence},
+    progress::{Progress, Watched, follow},
+    target::{Target, check_member, check_not_paused, members, status_of},
+};
+use crate::{cluster::Cluster, output::ExitStatus};
+
+/// Stands for all members.
+const ALL: &str = "*";
+
+pub(super) async fn fence(cluster: &Cluster, flags: &Fence) -> Result<ExitStatus> {
+    let target = Target::new(cluster, &flags.cluster);
+    target
+        .annotate(FENCE, |current| {
+            check(current, &flags.members).with_context(|| format!("cannot fence {}", target.describe()))?;
+            if flags.all {
+                return Ok(Some(ALL.to_owned()));
+            }
+            let listed: BTreeSet<_> = listed(current).into_iter().chain(flags.members.clone()).collect();
+            Ok(Some(annotation(&listed)))
+        })
+        .await?;
+    let watched = Watched { api: target.api(), name: target.name, what: target.describe() };
+    follow(watched, flags.waiting, |current| {
+        let chosen = if flags.all { members(&status_of(current)) } else { flags.members.clone() };
+        progress(current, &chosen, false)
+    })
+    .await
+}
+
+pub(super) async fn unfence(cluster: &Cluster, flags: &Unfence) -> Result<ExitStatus> {
+    let target = Target::new(cluster, &flags.cluster);
+    let before = target
+        .annotate(FENCE, |current| {
+            check(current, &flags.members)
+                .with_context(|| format!("cannot unfence {}", target.describe()))?;
+            let remaining = remaining(current, &flags.members);
+            Ok((!remaining.is_empty()).then(|| annotation(&remaining)))
+        })
+        .await?;
+    let chosen = match flags.members.as_slice() {
+        [] if listed(&before).contains(ALL) => members(&status_of(&before)),
+        [] => listed(&before).into_iter().collect(),
+        chosen => chosen.to_vec(),
+    };
+    let watched = Watched { api: target.api(), name: target.name, what: target.describe() };
+    follow(watched, flags.waiting, |current| progress(current, &chosen, true)).await
+}
+
+fn check(cluster: &PostgresCluster, chosen: &[String]) -> Result<()> {
+    check_not_paused(cluster)?;
+    let status = status_of(cluster);
+    ensure!(!status.instances.is_empty(), "it has no members yet");
+    chosen.iter().try_for_each(|member| check_member(&status, member))
+}
+
+/// Returns what the annotation lists.
+fn listed(cluster: &PostgresCluster) -> BTreeSet<String> {
+    let listed = cluster.annotations().get(FENCE).map(String::as_str).unwrap_or_default();
+    listed.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect()
+}
+
+/// Returns what the annotation lists after these members are unfenced: all if none is given.
+fn remaining(cluster: &PostgresCluster, unfenced: &[String]) -> BTreeSet<String> {
+    if unfenced.is_empty() {
+        return BTreeSet::new();
+    }
+    let mut listed = listed(cluster);
+    if listed.remove(ALL) {
+        listed.extend(members(&status_of(cluster)));
+    }
+    listed.retain(|name| !unfenced.contains(name));
+    listed
+}
+
+fn annotation(names: &BTreeSet<String>) -> String {
+    names.iter().map(String::as_str).collect::<Vec<_>>().join(",")
+}
+
+/// A member is fenced when its Pod is not ready, because PostgreSQL does not answer.
+fn progress(cluster: &PostgresCluster, chosen: &[String], should_run: bool) -> Progress {
+    let status = status_of(cluster);
+    let missing = status
+        .instances
+        .iter()
+        .filter(|instance| chosen.contains(&instance.name) && instance.ready != should_run)
+        .map(|instance| instance.name.as_str())
+        .collect::<Vec<_>>()
+        .join(", ");
+    match (missing.as_str(), should_run) {
+        ("", true) => Progress::Done("PostgreSQL runs again on all of these members".to_owned()),
+        ("", false) => {
+            Progress::Done(format!("{} fenced, and PostgreSQL does not answer there", chosen.join(", ")))
+        }
+        (missing, true) => Progress::Waiting(format!("{missing} is not ready")),
+        (missing, false) => Progress::Waiting(format!("PostgreSQL still runs on {missing}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::postgres::testing::available;
+
+    fn fenced(annotation: &str) -> PostgresCluster {
+        let mut cluster = available(&["db-1", "db-2", "db-3"]);
+        cluster.annotations_mut().insert(FENCE.to_owned(), annotation.to_owned());
+        cluster
+    }
+
+    fn after(annotation_before: &str, unfenced: &[&str]) -> String {
+        let unfenced: Vec<_> = unfenced.iter().map(|&name| name.to_owned()).collect();
+        annotation(&remaining(&fenced(annotation_before), &unfenced))
+    }
+
+    #[test]
+    fn members_are_unfenced_one_by_one_or_together() {
+        assert_eq!(after("db-1, db-2", &["db-1"]), "db-2");
+        assert_eq!(after("db-1", &["db-1"]), "");
+        assert_eq!(after("*", &["db-2"]), "db-1,db-3");
+        assert_eq!(after("*", &[]), "");
+        assert_eq!(after("db-9,db-1", &["db-1"]), "db-9");
+    }
+
+    #[test]
+    fn names_must_be_members() {
+        let error = check(&fenced(""), &["db-9".to_owned()]).unwrap_err().to_string();
+        assert_eq!(error, "db-9 is no member; the members are db-1, db-2, db-3");
+        assert!(check(&fenced(""), &["db-3".to_owned()]).is_ok());
+    }
+
+    #[test]
+    fn members_are_fenced_when_they_are_not_ready() {
+        let mut cluster = fenced("db-2");
+        let chosen = ["db-2".to_owned()];
+        assert!(matches!(progress(&cluster, &chosen, false), Progress::Waiting(_)));
+        assert!(matches!(progress(&cluster, &chosen, true), Progress::Done(_)));
+        cluster.status.as_mut().unwrap().instances[1].ready = false;
+        assert!(matches!(progress(&cluster, &chosen, false), Progress::Done(_)));
+        assert!(matches!(progress(&cluster, &chosen, true), Progress::Waiting(_)));
+    }
+}

@@ -1,0 +1,184 @@
+//! `restore`: creates a cluster from the archive of another one.
+
+use ::postgres::{
+    BackupStore, Bootstrap, FormerVolumes, PostgresBackup, PostgresBackupPhase, PostgresCluster, Recovery,
+    RecoverySource, RecoveryTarget, condition_types::AVAILABLE,
+};
+use anyhow::{Context, Result, bail, ensure};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use kube::{
+    Api, ResourceExt,
+    api::{ListParams, PostParams},
+};
+use operator_core::conditions::{find, is_true};
+
+use super::{
+    flags::Restore,
+    progress::{Progress, Watched, follow},
+    target::{Target, status_of},
+};
+use crate::{
+    cluster::Cluster,
+    output::{ExitStatus, print_text},
+};
+
+pub(super) async fn run(cluster: &Cluster, flags: &Restore) -> Result<ExitStatus> {
+    ensure!(flags.cluster != flags.from, "the new PostgresCluster must have another name than its source");
+    let source = Target::new(cluster, &flags.from).get().await?;
+    let api = Api::<PostgresBackup>::namespaced(cluster.client.clone(), cluster.namespace());
+    let backups = api.list(&ListParams::default()).await.context("cannot list the PostgresBackups")?;
+    let restored = build(flags, &source, &backups.items)?;
+    if flags.dry_run {
+        let yaml = serde_saphyr::to_string(&restored).context("cannot write the PostgresCluster as YAML")?;
+        print_text(&yaml)?;
+        return Ok(ExitStatus::Success);
+    }
+    let target = Target::new(cluster, &flags.cluster);
+    let created = target.api().create(&PostParams::default(), &restored).await;
+    created.with_context(|| format!("cannot create {}", target.describe()))?;
+    let watched = Watched { api: target.api(), name: target.name, what: target.describe() };
+    follow(watched, flags.waiting, progress).await
+}
+
+/// Returns the new cluster: the spec of the source, with a recovery.
+fn build(flags: &Restore, source: &PostgresCluster, backups: &[PostgresBackup]) -> Result<PostgresCluster> {
+    let mut spec = source.spec.clone();
+    // The new cluster archives below a name of its own, and runs at once.
+    if let Some(backup) = &mut spec.backup {
+        backup.object_store.server_name = None;
+    }
+    spec.paused = false;
+    let (backup_name, source) = match &flags.backup {
+        Some(name) => {
+            check_backup(backups, name)?;
+            (Some(name.clone()), None)
+        }
+        None => (None, Some(RecoverySource { object_store: store(source, backups)?, system_id: None })),
+    };
+    let lsn = flags.to_lsn.as_deref().map(|lsn| lsn.parse().map_err(anyhow::Error::msg)).transpose();
+    let target = RecoveryTarget {
+        time: flags.to_time.map(MicroTime),
+        lsn: lsn.context("--to-lsn must be a position in the WAL, such as 0/3000060")?,
+        immediate: flags.to_end_of_backup,
+        ..RecoveryTarget::default()
+    };
+    spec.bootstrap = Bootstrap {
+        initdb: spec.bootstrap.initdb,
+        recovery: Some(Recovery { backup_name, source, target }),
+        volumes: FormerVolumes::default(),
+    };
+    Ok(PostgresCluster::new(&flags.cluster, spec))
+}
+
+fn check_backup(backups: &[PostgresBackup], name: &str) -> Result<()> {
+    let Some(backup) = backups.iter().find(|backup| backup.name_any() == name) else {
+        let names = backups.iter().map(ResourceExt::name_any).collect::<Vec<_>>().join(", ");
+        bail!("there is no PostgresBackup {name}; those of the namespace are: {names}");
+    };
+    let phase = backup.status.as_ref().map(|status| status.phase).unwrap_or_default();
+    ensure!(phase == PostgresBackupPhase::Completed, "the PostgresBackup {name} is {phase:?}, not Completed");
+    Ok(())
+}
+
+/// Returns where the archive of a cluster is, as its last complete backup says.
+fn store(source: &PostgresCluster, backups: &[PostgresBackup]) -> Result<BackupStore> {
+    let name = source.name_any();
+    let complete = backups.iter().filter(|backup| backup.spec.cluster_ref.name == name);
+    let complete = complete.filter_map(|backup| backup.status.as_ref()).filter(|status| {
+        status.phase == PostgresBackupPhase::Completed && Some(&status.cluster_uid) == source.uid().as_ref()
+    });
+    let newest = complete.max_by_key(|status| status.stopped_at.as_ref().map(|time| time.0));
+    newest.and_then(|status| status.object_store.clone()).with_context(|| {
+        format!("PostgresCluster {name} has no complete backup; make one with `ensemblectl postgres backup {name}`")
+    })
+}
+
+fn progress(cluster: &PostgresCluster) -> Progress {
+    let status = status_of(cluster);
+    if is_true(&status.conditions, AVAILABLE) {
+        return Progress::Done(format!(
+            "the database is recovered, and {} takes writes",
+            status.primary.current
+        ));
+    }
+    let waits = find(&status.conditions, AVAILABLE);
+    let waits = waits.map(|available| format!("{}: {}", available.reason, available.message));
+    Progress::Waiting(waits.unwrap_or_else(|| "the controller has not written a status yet".to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use serde_json::json;
+
+    use super::*;
+    use crate::{
+        flags::{Command, Flags},
+        postgres::{flags::PostgresCommand, testing::available},
+    };
+
+    fn parse(args: &[&str]) -> Restore {
+        let args = [&["ensemblectl", "postgres", "restore", "new", "--from", "db"], args].concat();
+        match Flags::try_parse_from(args).unwrap().command {
+            Command::Postgres { command: PostgresCommand::Restore(restore) } => restore,
+            _ => panic!("another command"),
+        }
+    }
+
+    fn source() -> PostgresCluster {
+        let mut source = available(&["db-1"]);
+        source.metadata.uid = Some("u-1".to_owned());
+        source.spec.paused = true;
+        source.spec.backup = Some(serde_json::from_value(json!({ "objectStore": store("db-own") })).unwrap());
+        source
+    }
+
+    fn store(server: &str) -> serde_json::Value {
+        let key = |key: &str| json!({ "name": "store", "key": key });
+        let credentials = json!({ "accessKeyID": key("id"), "secretAccessKey": key("key") });
+        json!({ "url": "s3://backups/eu", "serverName": server, "credentials": credentials })
+    }
+
+    fn backup(name: &str, uid: &str, stopped: &str, server: &str) -> PostgresBackup {
+        serde_json::from_value(json!({
+            "apiVersion": "lukeb0nd.com/v1", "kind": "PostgresBackup", "metadata": { "name": name },
+            "spec": { "clusterRef": { "name": "db" } },
+            "status": { "phase": "Completed", "clusterUID": uid, "stoppedAt": stopped, "objectStore": store(server) },
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn new_cluster_reads_the_archive_of_the_last_complete_backup() {
+        let backups = [
+            backup("a", "u-1", "2026-11-25T01:00:00Z", "db-first"),
+            backup("b", "u-1", "2026-11-25T02:00:00Z", "db-second"),
+            // A former cluster of the same name.
+            backup("c", "u-0", "2026-11-25T03:00:00Z", "db-former"),
+        ];
+        let flags = parse(&["--to-time", "2026-11-25T02:30:00Z"]);
+        let restored = build(&flags, &source(), &backups).unwrap();
+        assert_eq!(restored.name_any(), "new");
+        assert!(!restored.spec.paused);
+        let archive = restored.spec.backup.unwrap().object_store;
+        assert_eq!((archive.url.as_str(), archive.server_name), ("s3://backups/eu", None));
+        let recovery = restored.spec.bootstrap.recovery.unwrap();
+        assert_eq!(recovery.source.unwrap().object_store.server_name.as_deref(), Some("db-second"));
+        assert_eq!(recovery.target.time.unwrap().0.to_string(), "2026-11-25T02:30:00Z");
+    }
+
+    #[test]
+    fn backup_must_be_complete() {
+        let backups = [backup("a", "u-1", "2026-11-25T01:00:00Z", "db-first")];
+        let restored = build(&parse(&["--backup", "a", "--to-end-of-backup"]), &source(), &backups).unwrap();
+        let recovery = restored.spec.bootstrap.recovery.unwrap();
+        assert_eq!((recovery.backup_name.as_deref(), recovery.source), (Some("a"), None));
+        assert!(recovery.target.immediate);
+        let error = build(&parse(&["--backup", "z"]), &source(), &backups).unwrap_err().to_string();
+        assert_eq!(error, "there is no PostgresBackup z; those of the namespace are: a");
+        let error = build(&parse(&[]), &source(), &[]).unwrap_err().to_string();
+        assert!(error.contains("has no complete backup"), "{error}");
+        let error = build(&parse(&["--to-lsn", "yesterday"]), &source(), &backups).unwrap_err().to_string();
+        assert!(error.contains("0/3000060"), "{error}");
+    }
+}
