@@ -11,11 +11,10 @@ use kube::{
 };
 
 use super::{
-    flags::Backup,
     progress::{Progress, Watched, follow},
     target::{Target, check_not_paused},
 };
-use crate::{cluster::Cluster, output::ExitStatus};
+use crate::{cluster::Cluster, flags::postgres::Backup, output::ExitStatus};
 
 pub(super) async fn run(cluster: &Cluster, flags: &Backup) -> Result<ExitStatus> {
     let target = Target::new(cluster, &flags.cluster);
@@ -73,8 +72,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        flags::{Command, Flags},
-        postgres::{flags::PostgresCommand, testing::available},
+        flags::{Command, Flags, postgres::PostgresCommand},
+        postgres::testing::available,
     };
 
     fn parse(args: &[&str]) -> Backup {

@@ -7,11 +7,14 @@ use anyhow::{Context, Result, ensure};
 use kube::ResourceExt;
 
 use super::{
-    flags::{Fence, Unfence},
     progress::{Progress, Watched, follow},
     target::{Target, check_member, check_not_paused, members, status_of},
 };
-use crate::{cluster::Cluster, output::ExitStatus};
+use crate::{
+    cluster::Cluster,
+    flags::postgres::{Fence, Unfence},
+    output::ExitStatus,
+};
 
 /// Stands for all members.
 const ALL: &str = "*";

@@ -12,12 +12,10 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, api::LogParams};
 use operator_core::error::{chain, is_not_found};
 
-use super::{
-    flags::Logs,
-    target::{Target, check_member, members, status_of},
-};
+use super::target::{Target, check_member, members, status_of};
 use crate::{
     cluster::Cluster,
+    flags::postgres::Logs,
     output::{BOLD, ExitStatus, paint, print_error, try_print},
 };
 

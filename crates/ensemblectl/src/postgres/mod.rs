@@ -4,7 +4,6 @@
 //! its kinds. So this program cannot do what the controller would not do safely.
 //!
 //! ```text
-//! flags       the command line
 //! target      the cluster that a command is about
 //! progress    waits for the result of a request
 //! status      shows a cluster, with what its members serve as metrics
@@ -19,7 +18,6 @@
 
 mod backup;
 mod fence;
-pub(crate) mod flags;
 mod logs;
 mod primary;
 mod progress;
@@ -33,8 +31,7 @@ mod testing;
 
 use anyhow::Result;
 
-use self::flags::PostgresCommand;
-use crate::{cluster::Cluster, output::ExitStatus};
+use crate::{cluster::Cluster, flags::postgres::PostgresCommand, output::ExitStatus};
 
 /// Runs a command about a PostgresCluster.
 pub(crate) async fn run(cluster: &Cluster, command: &PostgresCommand) -> Result<ExitStatus> {

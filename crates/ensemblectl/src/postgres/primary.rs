@@ -8,11 +8,14 @@ use kube::ResourceExt;
 use operator_core::conditions::{find, is_true};
 
 use super::{
-    flags::{Promote, Switchover},
     progress::{Progress, Watched, follow},
     target::{Target, check_member, check_not_paused, status_of},
 };
-use crate::{cluster::Cluster, output::ExitStatus};
+use crate::{
+    cluster::Cluster,
+    flags::postgres::{Promote, Switchover},
+    output::ExitStatus,
+};
 
 /// Leaves the choice of the member to the controller.
 const ANY: &str = "any";

@@ -10,8 +10,8 @@ use kube::{
 };
 use serde::de::DeserializeOwned;
 
-use super::flags::Waiting;
 use crate::{
+    flags::postgres::Waiting,
     output::{ERROR, ExitStatus, SUCCESS, paint, print_error, print_text},
     wait::transient_message,
 };

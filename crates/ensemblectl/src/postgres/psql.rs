@@ -5,11 +5,12 @@ use std::{ffi::OsString, io::IsTerminal, os::unix::process::CommandExt, process:
 use ::postgres::PostgresCluster;
 use anyhow::{Context, Result, ensure};
 
-use super::{
-    flags::Psql,
-    target::{Target, check_member, status_of},
+use super::target::{Target, check_member, status_of};
+use crate::{
+    cluster::Cluster,
+    flags::{ConfigFlags, postgres::Psql},
+    output::ExitStatus,
 };
-use crate::{cluster::Cluster, flags::ConfigFlags, output::ExitStatus};
 
 /// Folder of the socket of PostgreSQL in the Pod.
 const SOCKET: &str = "/run/postgresql";

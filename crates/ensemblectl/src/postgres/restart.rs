@@ -5,11 +5,10 @@ use anyhow::Result;
 use operator_core::conditions::find;
 
 use super::{
-    flags::Restart,
     progress::{Progress, Watched, follow},
     target::{Target, check_not_paused, status_of},
 };
-use crate::{cluster::Cluster, output::ExitStatus};
+use crate::{cluster::Cluster, flags::postgres::Restart, output::ExitStatus};
 
 pub(super) async fn run(cluster: &Cluster, flags: &Restart) -> Result<ExitStatus> {
     let target = Target::new(cluster, &flags.cluster);

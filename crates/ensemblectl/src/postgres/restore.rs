@@ -13,12 +13,12 @@ use kube::{
 use operator_core::conditions::{find, is_true};
 
 use super::{
-    flags::Restore,
     progress::{Progress, Watched, follow},
     target::{Target, status_of},
 };
 use crate::{
     cluster::Cluster,
+    flags::postgres::Restore,
     output::{ExitStatus, print_text},
 };
 
@@ -113,8 +113,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        flags::{Command, Flags},
-        postgres::{flags::PostgresCommand, testing::available},
+        flags::{Command, Flags, postgres::PostgresCommand},
+        postgres::testing::available,
     };
 
     fn parse(args: &[&str]) -> Restore {

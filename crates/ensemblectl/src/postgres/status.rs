@@ -11,13 +11,11 @@ use kube::{Client, ResourceExt};
 use operator_core::error::chain;
 use serde::Serialize;
 
-use super::{
-    flags::PostgresStatus,
-    target::{Target, status_of},
-};
+use super::target::{Target, status_of};
 use crate::{
     age::age,
     cluster::Cluster,
+    flags::postgres::PostgresStatus,
     output::{BOLD, ExitStatus, WARNING, paint, print, status as painted, table},
 };
 

@@ -1,11 +1,14 @@
 //! Command line.
 
+pub(crate) mod postgres;
+
 use std::{ffi::OsStr, path::PathBuf, time::Duration};
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
-use crate::{postgres::flags::PostgresCommand, wait_target::WaitTarget};
+use self::postgres::PostgresCommand;
+use crate::wait_target::WaitTarget;
 
 /// Check an Ensemble installation, show why an object is not ready, and operate PostgresClusters.
 #[derive(Parser)]

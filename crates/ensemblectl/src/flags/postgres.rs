@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
 
-use crate::flags::{Output, duration};
+use super::{Output, duration};
 
 /// Command of `ensemblectl postgres`.
 #[derive(Subcommand)]
