@@ -40,6 +40,7 @@ impl View<'_> {
             return Step::Seal(unsealed);
         }
         let obstacle = match self.choice(&candidates) {
+            Ok(chosen) if self.awaits_successor(chosen) => return Step::None,
             Ok(chosen) => return self.promote(chosen, configuration),
             Err(obstacle) => obstacle,
         };
@@ -87,6 +88,16 @@ impl View<'_> {
 
     fn force(&self, forced: &Candidate, configuration: impl Fn(&str) -> SyncConfiguration) -> Step {
         self.promoting(forced, configuration).map_or(Step::None, Step::Force)
+    }
+
+    /// Returns whether a member whom a switchover prefers to the chosen one may be about to answer. An
+    /// operator that has just started can hear of the former primary first.
+    fn awaits_successor(&self, chosen: &Candidate) -> bool {
+        let is_new = self.state.switchover.is_some() && self.since_change < ANSWERS;
+        let is_silent = |member: &&MemberView| {
+            member.report.is_none() && !member.is_gone && !member.is_fenced && self.is_preferred(&member.name)
+        };
+        is_new && !self.is_preferred(&chosen.member) && self.members.iter().any(|member| is_silent(&member))
     }
 
     /// Returns whether a member is about to tell what it has.

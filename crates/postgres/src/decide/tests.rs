@@ -556,6 +556,30 @@ fn standbys_are_sealed_after_the_primary_has_stopped() {
 }
 
 #[test]
+fn switchover_waits_for_the_standbys_after_a_restart_of_the_manager() {
+    // The former primary answers first: it is sealed, and has every acknowledged row.
+    let mut observed = sealed();
+    observed.pods = running(3, &[1, 2, 3]).pods;
+    observed.membership.failover.switchover = Some("any".into());
+    let standbys = [2, 3].map(|serial| (serial, observed.reports.remove(&serial).unwrap()));
+    let mut former = standbys[0].1.clone();
+    (former.member, former.pod_uid) = ("db-1".to_owned(), "p-1".to_owned());
+    observed.reports.insert(1, former);
+    observed.failover.since_change = Duration::from_secs(1);
+    let target = |observed: &Observed| decide(observed).membership.failover.target;
+    assert_eq!(target(&observed), None);
+    let mut answered = observed.clone();
+    answered.reports.extend(standbys);
+    assert_eq!(target(&answered).as_deref(), Some("db-3"));
+    // Standbys that are gone, or silent for long, do not leave the cluster without a primary.
+    observed.failover.since_change = Duration::from_secs(10);
+    assert_eq!(target(&observed).as_deref(), Some("db-1"));
+    observed.failover.since_change = Duration::from_secs(1);
+    observed.pods.retain(|serial, _| *serial == 1);
+    assert_eq!(target(&observed).as_deref(), Some("db-1"));
+}
+
+#[test]
 fn volumes_grow_also_those_of_members_that_are_down_and_never_shrink() {
     let mut observed = running(3, &[1, 2, 3]);
     observed.storage.size = "2Gi".parse().ok();
