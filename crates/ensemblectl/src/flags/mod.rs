@@ -225,6 +225,19 @@ mod tests {
         assert!(is_rejected(&["status", "-A", "-n", "shop"]));
         assert!(is_rejected(&["status", "podset", "web", "-A"]));
         assert!(is_rejected(&["wait"]));
+        assert!(is_rejected(&["postgres", "promote", "db"]), "it can lose rows");
+        assert!(is_rejected(&["postgres", "fence", "db"]));
+        assert!(is_rejected(&["postgres", "fence", "db", "db-1", "--all"]));
+        assert!(is_rejected(&[
+            "postgres",
+            "restore",
+            "new",
+            "--from=db",
+            "--to-lsn=0/1",
+            "--to-end-of-backup"
+        ]));
+        assert!(is_rejected(&["postgres", "backup", "db", "--no-wait", "--timeout=1m"]));
+        assert!(!is_rejected(&["pg", "promote", "db", "--accept-data-loss"]));
         assert!(!is_rejected(&["status", "-n", "shop"]));
         assert!(!is_rejected(&["wait", "podset/web", "--for=deleted", "--timeout=5m"]));
     }
