@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use kube::ResourceExt;
 
 use super::{
-    progress::{Progress, Watched, follow},
+    progress::Progress,
     target::{Target, check_member, check_not_paused, members, status_of},
 };
 use crate::{
@@ -31,12 +31,12 @@ pub(super) async fn fence(cluster: &Cluster, flags: &Fence) -> Result<ExitStatus
             Ok(Some(annotation(&listed)))
         })
         .await?;
-    let watched = Watched { api: target.api(), name: target.name, what: target.describe() };
-    follow(watched, flags.waiting, |current| {
-        let chosen = if flags.all { members(&status_of(current)) } else { flags.members.clone() };
-        progress(current, &chosen, false)
-    })
-    .await
+    target
+        .follow(flags.waiting, |current| {
+            let chosen = if flags.all { members(&status_of(current)) } else { flags.members.clone() };
+            progress(current, &chosen, false)
+        })
+        .await
 }
 
 pub(super) async fn unfence(cluster: &Cluster, flags: &Unfence) -> Result<ExitStatus> {
@@ -54,8 +54,7 @@ pub(super) async fn unfence(cluster: &Cluster, flags: &Unfence) -> Result<ExitSt
         [] => listed(&before).into_iter().collect(),
         chosen => chosen.to_vec(),
     };
-    let watched = Watched { api: target.api(), name: target.name, what: target.describe() };
-    follow(watched, flags.waiting, |current| progress(current, &chosen, true)).await
+    target.follow(flags.waiting, |current| progress(current, &chosen, true)).await
 }
 
 fn check(cluster: &PostgresCluster, chosen: &[String]) -> Result<()> {

@@ -1,15 +1,13 @@
 //! `switchover` and `promote`: which member is the primary.
 
-use ::postgres::{
-    FORCE_PROMOTE, PostgresCluster, PostgresClusterStatus, SWITCHOVER, condition_types::AVAILABLE,
-};
+use ::postgres::{FORCE_PROMOTE, PostgresCluster, SWITCHOVER, condition_types::AVAILABLE};
 use anyhow::{Context, Result, bail, ensure};
 use kube::ResourceExt;
-use operator_core::conditions::{find, is_true};
+use operator_core::conditions::is_true;
 
 use super::{
-    progress::{Progress, Watched, follow},
-    target::{Target, check_member, check_not_paused, status_of},
+    progress::Progress,
+    target::{Target, check_member, check_not_paused, describe_condition, status_of},
 };
 use crate::{
     cluster::Cluster,
@@ -30,8 +28,7 @@ pub(super) async fn switch_over(cluster: &Cluster, flags: &Switchover) -> Result
         })
         .await?;
     let former = status_of(&before).primary.current;
-    let watched = Watched { api: target.api(), name: target.name, what: target.describe() };
-    follow(watched, flags.waiting, |current| switchover_progress(current, &former)).await
+    target.follow(flags.waiting, |current| switchover_progress(current, &former)).await
 }
 
 pub(super) async fn promote(cluster: &Cluster, flags: &Promote) -> Result<ExitStatus> {
@@ -44,8 +41,7 @@ pub(super) async fn promote(cluster: &Cluster, flags: &Promote) -> Result<ExitSt
         })
         .await?;
     let epoch = status_of(&before).primary.epoch;
-    let watched = Watched { api: target.api(), name: target.name, what: target.describe() };
-    follow(watched, flags.waiting, |current| promotion_progress(current, epoch)).await
+    target.follow(flags.waiting, |current| promotion_progress(current, epoch)).await
 }
 
 /// Checks what the controller would wait for silently.
@@ -56,7 +52,7 @@ fn check_switchover(cluster: &PostgresCluster, to: Option<&str>) -> Result<()> {
     ensure!(
         !primary.is_empty() && is_true(&status.conditions, AVAILABLE),
         "it has no primary that takes writes: {}; see `ensemblectl postgres status {}`",
-        availability(&status),
+        describe_condition(&status, AVAILABLE),
         cluster.name_any()
     );
     let Some(to) = to else {
@@ -100,7 +96,7 @@ fn switchover_progress(cluster: &PostgresCluster, former: &str) -> Progress {
     {
         return Progress::Failed(format!("the request was withdrawn, and {former} is still the primary"));
     }
-    Progress::Waiting(availability(&status))
+    Progress::Waiting(describe_condition(&status, AVAILABLE))
 }
 
 fn promotion_progress(cluster: &PostgresCluster, epoch: i64) -> Progress {
@@ -110,15 +106,7 @@ fn promotion_progress(cluster: &PostgresCluster, epoch: i64) -> Progress {
         let how = if status.primary.epoch > epoch { "is the primary" } else { "takes writes again" };
         return Progress::Done(format!("{primary} {how}"));
     }
-    Progress::Waiting(availability(&status))
-}
-
-/// Returns reason and message of the condition Available.
-fn availability(status: &PostgresClusterStatus) -> String {
-    find(&status.conditions, AVAILABLE).map_or_else(
-        || "the controller has not written a status yet".to_owned(),
-        |available| format!("Available is {}: {}: {}", available.status, available.reason, available.message),
-    )
+    Progress::Waiting(describe_condition(&status, AVAILABLE))
 }
 
 #[cfg(test)]

@@ -5,8 +5,8 @@ use anyhow::Result;
 use operator_core::conditions::find;
 
 use super::{
-    progress::{Progress, Watched, follow},
-    target::{Target, check_not_paused, status_of},
+    progress::Progress,
+    target::{Target, check_not_paused, describe_condition, status_of},
 };
 use crate::{cluster::Cluster, flags::postgres::Restart, output::ExitStatus};
 
@@ -19,24 +19,20 @@ pub(super) async fn run(cluster: &Cluster, flags: &Restart) -> Result<ExitStatus
             Ok(Some(request.clone()))
         })
         .await?;
-    let watched = Watched { api: target.api(), name: target.name, what: target.describe() };
-    follow(watched, flags.waiting, |current| progress(&before, current)).await
+    target.follow(flags.waiting, |current| progress(&before, current)).await
 }
 
 /// Compares the condition Upgrading with that before the request: it is true while Pods are replaced.
 fn progress(before: &PostgresCluster, current: &PostgresCluster) -> Progress {
-    let (before, current) = (status_of(before), status_of(current));
-    let (before, current) = (find(&before.conditions, UPGRADING), find(&current.conditions, UPGRADING));
-    let Some(current) = current else {
-        return Progress::Waiting("the controller has not written a status yet".to_owned());
-    };
+    let (before, status) = (status_of(before), status_of(current));
+    let waiting = || Progress::Waiting(describe_condition(&status, UPGRADING));
+    let before = find(&before.conditions, UPGRADING);
+    let Some(current) = find(&status.conditions, UPGRADING) else { return waiting() };
     let has_changed = before.is_none_or(|before| {
         (&before.last_transition_time, &before.reason) != (&current.last_transition_time, &current.reason)
     });
     match current.reason.as_str() {
-        _ if !has_changed || current.status != "False" => {
-            Progress::Waiting(format!("Upgrading is {}: {}", current.status, current.message))
-        }
+        _ if !has_changed || current.status != "False" => waiting(),
         reasons::AS_SPECIFIED => Progress::Done("all members have new Pods".to_owned()),
         reasons::SWITCHOVER_REQUIRED => Progress::Done(current.message.clone()),
         _ => Progress::Failed(current.message.clone()),

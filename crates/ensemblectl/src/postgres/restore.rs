@@ -10,11 +10,11 @@ use kube::{
     Api, ResourceExt,
     api::{ListParams, PostParams},
 };
-use operator_core::conditions::{find, is_true};
+use operator_core::conditions::is_true;
 
 use super::{
-    progress::{Progress, Watched, follow},
-    target::{Target, status_of},
+    progress::Progress,
+    target::{Target, describe_condition, status_of},
 };
 use crate::{
     cluster::Cluster,
@@ -36,8 +36,7 @@ pub(super) async fn run(cluster: &Cluster, flags: &Restore) -> Result<ExitStatus
     let target = Target::new(cluster, &flags.cluster);
     let created = target.api().create(&PostParams::default(), &restored).await;
     created.with_context(|| format!("cannot create {}", target.describe()))?;
-    let watched = Watched { api: target.api(), name: target.name, what: target.describe() };
-    follow(watched, flags.waiting, progress).await
+    target.follow(flags.waiting, progress).await
 }
 
 /// Returns the new cluster: the spec of the source, with a recovery.
@@ -101,9 +100,7 @@ fn progress(cluster: &PostgresCluster) -> Progress {
             status.primary.current
         ));
     }
-    let waits = find(&status.conditions, AVAILABLE);
-    let waits = waits.map(|available| format!("{}: {}", available.reason, available.message));
-    Progress::Waiting(waits.unwrap_or_else(|| "the controller has not written a status yet".to_owned()))
+    Progress::Waiting(describe_condition(&status, AVAILABLE))
 }
 
 #[cfg(test)]

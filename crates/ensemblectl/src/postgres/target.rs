@@ -6,10 +6,14 @@ use kube::{
     Api, ResourceExt,
     api::{Patch, PatchParams},
 };
-use operator_core::error::{is_conflict, is_not_found};
+use operator_core::{
+    conditions::find,
+    error::{is_conflict, is_not_found},
+};
 use serde_json::json;
 
-use crate::{cluster::Cluster, errors::NoSuchObject, kinds};
+use super::progress::{Progress, Watched, follow};
+use crate::{cluster::Cluster, errors::NoSuchObject, flags::postgres::Waiting, kinds, output::ExitStatus};
 
 /// How often a request is repeated because the object has changed since it was checked.
 const ATTEMPTS: usize = 5;
@@ -52,6 +56,18 @@ impl<'c> Target<'c> {
         }
     }
 
+    /// Watches the cluster until a request is carried out, and prints the result.
+    ///
+    /// # Errors
+    /// Returns an error if the cluster cannot be watched.
+    pub(super) async fn follow(
+        &self,
+        waiting: Waiting,
+        check: impl Fn(&PostgresCluster) -> Progress,
+    ) -> Result<ExitStatus> {
+        follow(Watched { api: self.api(), name: self.name, what: self.describe() }, waiting, check).await
+    }
+
     /// Sets an annotation, or removes it, as `decide` says from the current object, which it also
     /// checks. Returns the object as it was before.
     ///
@@ -85,6 +101,14 @@ impl<'c> Target<'c> {
         }
         bail!("{} changed {ATTEMPTS} times while {annotation} was set; try again", self.describe())
     }
+}
+
+/// Returns status, reason, and message of a condition.
+pub(super) fn describe_condition(status: &PostgresClusterStatus, type_: &str) -> String {
+    find(&status.conditions, type_).map_or_else(
+        || "the controller has not written a status yet".to_owned(),
+        |found| format!("{type_} is {}: {}: {}", found.status, found.reason, found.message),
+    )
 }
 
 /// Returns the status, which is empty before the controller has written it.
