@@ -241,7 +241,7 @@ impl View<'_> {
         runs && (!self.lease_is_free || is_planned)
     }
 
-    fn former_primary(&self) -> Option<&str> {
+    pub(super) fn former_primary(&self) -> Option<&str> {
         self.state.reigns.last().map(|reign| reign.primary.as_str())
     }
 
@@ -313,11 +313,23 @@ impl MemberView {
         })
     }
 
+    /// Returns the report of the member, if that is sealed at this epoch and may be promoted.
+    fn sealed(&self, epoch: u64) -> Option<&InstanceReport> {
+        let is_sealed = |report: &&InstanceReport| {
+            report.state == InstanceState::Sealed && report.sealed_epoch == Some(epoch)
+        };
+        self.report.as_ref().filter(is_sealed).filter(|_| !self.is_fenced)
+    }
+
+    /// Returns whether the member is sealed at this epoch, and has not told what it has since.
+    pub(super) fn is_sealed_without_position(&self, epoch: u64) -> bool {
+        self.sealed(epoch).is_some_and(|report| report.positions.received.is_none())
+    }
+
     pub(super) fn candidate(&self, epoch: u64) -> Option<Candidate> {
-        let report = self.report.as_ref()?;
-        let is_sealed = report.state == InstanceState::Sealed && report.sealed_epoch == Some(epoch);
+        let report = self.sealed(epoch)?;
         let received = Position { timeline: report.timeline?, lsn: report.positions.received? };
-        (is_sealed && !self.is_fenced).then(|| Candidate {
+        Some(Candidate {
             member: self.name.clone(),
             serial: self.serial,
             received,

@@ -580,6 +580,30 @@ fn switchover_waits_for_the_standbys_after_a_restart_of_the_manager() {
 }
 
 #[test]
+fn sealed_standby_that_has_not_told_its_position_is_awaited() {
+    let mut observed = sealed();
+    let position = |observed: &mut Observed, serial, lsn| {
+        observed.reports.get_mut(&serial).unwrap().positions.received = lsn;
+    };
+    observed.membership.failover.reigns[0].configuration = configuration(2, &["db-2", "db-3"]);
+    observed.failover.since_change = Duration::from_secs(1);
+    position(&mut observed, 3, None);
+    assert_eq!(target(&decide(&observed)), None, "db-3 may have more");
+    let mut told = observed.clone();
+    position(&mut told, 3, Some(Lsn(3)));
+    assert_eq!(target(&decide(&told)), Some("db-3"));
+    observed.failover.since_change = Duration::from_secs(10);
+    assert_eq!(target(&decide(&observed)), Some("db-2"), "it is silent for long");
+    // A former primary recovers first.
+    let mut former = observed.reports.remove(&3).unwrap();
+    (former.member, former.pod_uid) = ("db-1".to_owned(), "p-1".to_owned());
+    observed.reports.insert(1, former);
+    observed.pods = running(3, &[1, 2, 3]).pods;
+    observed.failover.since_change = Duration::from_secs(1);
+    assert_eq!(target(&decide(&observed)), Some("db-2"));
+}
+
+#[test]
 fn volumes_grow_also_those_of_members_that_are_down_and_never_shrink() {
     let mut observed = running(3, &[1, 2, 3]);
     observed.storage.size = "2Gi".parse().ok();
