@@ -58,7 +58,8 @@ pub(super) fn program(
     let Program { package, name } = packages.program;
     cargo.args(["--package", package, "--bin", name, "--target", &platform.target()]);
     cargo.arg("--target-dir").arg(folder).arg("--").args(auditable::link_flags(&list));
-    cargo.env("CARGO_ENCODED_RUSTFLAGS", flags(packages, folder)?.join(SEPARATOR)).env_remove("RUSTFLAGS");
+    cargo.env("CARGO_ENCODED_RUSTFLAGS", flags(packages, profile, folder)?.join(SEPARATOR));
+    cargo.env_remove("RUSTFLAGS");
     cargo.envs(variables(platform));
     let output = cargo.stderr(Stdio::inherit()).output().context("cannot run cargo")?;
     ensure!(output.status.success(), "cannot build {name}: cargo failed");
@@ -85,11 +86,16 @@ fn write_list(platform: Platform, packages: &Packages, folder: &Path) -> Result<
 /// Returns the flags for a static program without paths of this machine.
 ///
 /// Paths would make the program depend on the machine. If several prefixes match, rustc uses the
-/// last one.
-fn flags(packages: &Packages, folder: &Path) -> Result<Vec<String>> {
+/// last one. A program for tests has them: with other flags in each checkout, cargo would build all
+/// dependencies again.
+fn flags(packages: &Packages, profile: Profile, folder: &Path) -> Result<Vec<String>> {
+    let mut flags = vec!["-Ctarget-feature=+crt-static".to_owned()];
+    if profile == Profile::Test {
+        return Ok(flags);
+    }
     let remap = |from: &Path, to: &str| format!("--remap-path-prefix={}={to}", from.display());
     let (library, released_library) = library_sources()?;
-    let mut flags = vec!["-Ctarget-feature=+crt-static".to_owned(), remap(&workspace(), "/ensemble")];
+    flags.push(remap(&workspace(), "/ensemble"));
     flags.push(remap(folder, "/target"));
     flags.extend(packages.sources.iter().map(|sources| remap(sources, "/crates")));
     flags.push(remap(&library, &released_library));
