@@ -40,7 +40,7 @@ impl View<'_> {
             return Step::Seal(unsealed);
         }
         let obstacle = match self.choice(&candidates) {
-            Ok(chosen) if self.awaits_successor(chosen) || self.awaits_position(&others) => {
+            Ok(chosen) if self.awaits_successor(chosen) || self.awaits_standby(&others) => {
                 return Step::None;
             }
             Ok(chosen) => return self.promote(chosen, configuration),
@@ -102,12 +102,11 @@ impl View<'_> {
         is_new && !self.is_preferred(&chosen.member) && self.members.iter().any(|member| is_silent(&member))
     }
 
-    /// Returns whether a standby that is sealed is about to tell what it has. A moment passes between the
-    /// two. A former primary that starts again can take long to recover, and is not waited for.
-    fn awaits_position(&self, members: &[&MemberView]) -> bool {
+    /// Returns whether a standby has sealed itself, and is about to tell what it has. A former primary
+    /// that starts again can take long to recover, and is not waited for.
+    fn awaits_standby(&self, members: &[&MemberView]) -> bool {
         let mut standbys = members.iter().filter(|member| self.former_primary() != Some(&member.name));
-        self.since_change < ANSWERS
-            && standbys.any(|standby| standby.is_sealed_without_position(self.state.epoch))
+        self.since_change < ANSWERS && standbys.any(|standby| standby.is_being_sealed(self.state.epoch))
     }
 
     /// Returns whether a member is about to tell what it has.

@@ -313,23 +313,18 @@ impl MemberView {
         })
     }
 
-    /// Returns the report of the member, if that is sealed at this epoch and may be promoted.
-    fn sealed(&self, epoch: u64) -> Option<&InstanceReport> {
-        let is_sealed = |report: &&InstanceReport| {
-            report.state == InstanceState::Sealed && report.sealed_epoch == Some(epoch)
-        };
-        self.report.as_ref().filter(is_sealed).filter(|_| !self.is_fenced)
-    }
-
-    /// Returns whether the member is sealed at this epoch, and has not told what it has since.
-    pub(super) fn is_sealed_without_position(&self, epoch: u64) -> bool {
-        self.sealed(epoch).is_some_and(|report| report.positions.received.is_none())
+    /// Returns whether the member has sealed itself at this epoch, and has not told what it has since.
+    pub(super) fn is_being_sealed(&self, epoch: u64) -> bool {
+        let runs = |state| matches!(state, InstanceState::Standby | InstanceState::Sealed);
+        let is_sealed = |report: &InstanceReport| report.sealed_epoch == Some(epoch) && runs(report.state);
+        !self.is_fenced && self.report.as_ref().is_some_and(is_sealed) && self.candidate(epoch).is_none()
     }
 
     pub(super) fn candidate(&self, epoch: u64) -> Option<Candidate> {
-        let report = self.sealed(epoch)?;
+        let report = self.report.as_ref()?;
+        let is_sealed = report.state == InstanceState::Sealed && report.sealed_epoch == Some(epoch);
         let received = Position { timeline: report.timeline?, lsn: report.positions.received? };
-        Some(Candidate {
+        (is_sealed && !self.is_fenced).then(|| Candidate {
             member: self.name.clone(),
             serial: self.serial,
             received,

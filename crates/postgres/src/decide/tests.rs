@@ -580,13 +580,16 @@ fn switchover_waits_for_the_standbys_after_a_restart_of_the_manager() {
 }
 
 #[test]
-fn sealed_standby_that_has_not_told_its_position_is_awaited() {
+fn standby_that_is_being_sealed_is_awaited() {
     let mut observed = sealed();
     let position = |observed: &mut Observed, serial, lsn| {
         observed.reports.get_mut(&serial).unwrap().positions.received = lsn;
     };
     observed.membership.failover.reigns[0].configuration = configuration(2, &["db-2", "db-3"]);
     observed.failover.since_change = Duration::from_secs(1);
+    let mut told = observed.clone();
+    told.reports.get_mut(&3).unwrap().state = InstanceState::Standby;
+    assert_eq!(target(&decide(&told)), None, "db-3 has only stored the epoch");
     position(&mut observed, 3, None);
     assert_eq!(target(&decide(&observed)), None, "db-3 may have more");
     let mut told = observed.clone();
