@@ -20,8 +20,6 @@ use output::Output;
 
 use crate::{image, kubernetes::Kubernetes};
 
-/// Maximum number of failed tests that are retried. More failures have a common cause.
-const MAX_RETRIES: usize = 3;
 /// Archive with the image of the manager, for tests on real nodes.
 const IMAGE_VARIABLE: &str = "ENSEMBLE_TEST_IMAGE";
 /// Arguments of `cargo test` for the tests that need real nodes or root.
@@ -36,8 +34,7 @@ const THREADS_VARIABLE: &str = "RUST_TEST_THREADS";
 /// an environment variable, it does not apply to tests that run cargo.
 const RUNNER: &str = r#"target."cfg(all())".runner = ["sh", "-c", "echo \"program $CARGO_PKG_NAME ${1##*/}\"; exec \"$@\"", "run"]"#;
 
-/// Runs all tests, and prints the totals and the slowest test programs. Up to three failed tests
-/// are retried once, one at a time, and reported.
+/// Runs all tests, and prints the totals and the slowest test programs.
 #[derive(Args)]
 pub(crate) struct Test {
     /// Run the tests on real nodes instead, which need root and what `cargo xtask cluster prepare`
@@ -46,8 +43,7 @@ pub(crate) struct Test {
     real: bool,
     #[command(flatten)]
     kubernetes: Kubernetes,
-    /// Arguments of `cargo test`, after `--`; `--workspace` by default. With arguments, nothing is
-    /// retried
+    /// Arguments of `cargo test`, after `--`; `--workspace` by default
     #[arg(last = true)]
     args: Vec<String>,
 }
@@ -73,13 +69,14 @@ impl Test {
         let locator = Some(self.kubernetes.locator()?);
         let cluster = Cluster::start(Options { locator, ..Options::default() }).await?;
         let variables = [self.release(), (CLUSTER_VARIABLE, cluster.record().name.clone())];
-        let output =
-            if self.args.is_empty() { all(&variables)? } else { cargo_test(&variables, &self.args)? };
+        let all = ["--workspace", "--no-fail-fast"].map(str::to_owned);
+        let args = if self.args.is_empty() { &all[..] } else { &self.args };
+        let output = cargo_test(&variables, args)?;
         cluster.stop()?;
         Ok(output)
     }
 
-    /// Runs the tests that need real nodes, with the image of this version. Nothing is retried.
+    /// Runs the tests that need real nodes, with the image of this version.
     fn real_nodes(&self) -> Result<Output> {
         real_nodes::check()?;
         let variables = [
@@ -94,23 +91,6 @@ impl Test {
     fn release(&self) -> (&'static str, String) {
         (KUBERNETES_VARIABLE, self.kubernetes.release().to_string())
     }
-}
-
-/// Runs all tests, and retries those that failed.
-fn all(variables: &[(&str, String)]) -> Result<Output> {
-    let all = ["--workspace", "--no-fail-fast"];
-    let first = cargo_test(variables, &all)?;
-    if first.failures.is_empty() || first.failures.len() > MAX_RETRIES || first.unclosed > 0 {
-        return Ok(first);
-    }
-    println!("\nretrying one at a time: {}", first.failures.join(", "));
-    let names = first.failures.iter().map(String::as_str);
-    let retry: Vec<_> = all.into_iter().chain(["--", "--exact", "--test-threads=1"]).chain(names).collect();
-    let retry = cargo_test(variables, &retry)?;
-    for name in first.failures.iter().filter(|name| !retry.failures.contains(name)) {
-        println!("FLAKY: {name} failed among other tests and passed alone");
-    }
-    Ok(first.with_retry(retry))
 }
 
 fn cargo_test<S: AsRef<str>>(variables: &[(&str, String)], args: &[S]) -> Result<Output> {

@@ -71,17 +71,6 @@ impl Output {
             }
         }
     }
-
-    /// Combines this run with the retry of its failed tests. A test that the retry did not run
-    /// still counts as failed.
-    pub(super) fn with_retry(self, retry: Self) -> Self {
-        let passed = retry.passed.min(self.failed);
-        let failed = self.failed - passed;
-        let failures = if failed == 0 { Vec::new() } else { retry.failures };
-        let succeeded = retry.succeeded && failed == 0;
-        let unclosed = self.unclosed + retry.unclosed;
-        Self { passed: self.passed + passed, failed, unclosed, failures, succeeded, ..self }
-    }
 }
 
 /// Returns the name of a test program from its package and its file name, which ends with a hash:
@@ -120,22 +109,6 @@ mod tests {
         let expected =
             Output { passed: 4, failed: 2, ignored: 1, unclosed: 1, failures, ..Output::default() };
         assert_eq!(output, expected);
-    }
-
-    #[test]
-    fn retry_turns_failures_that_pass_into_passed() {
-        let failures = vec!["a".to_owned(), "b".to_owned()];
-        let first = || Output { passed: 7, failed: 2, failures: failures.clone(), ..Output::default() };
-        let both = Output { passed: 2, succeeded: true, ..Output::default() };
-        let good = Output { passed: 9, succeeded: true, ..Output::default() };
-        assert_eq!(first().with_retry(both), good);
-
-        let one = Output { passed: 1, failed: 1, failures: vec!["b".to_owned()], ..Output::default() };
-        let bad = Output { passed: 8, failed: 1, failures: vec!["b".to_owned()], ..Output::default() };
-        assert_eq!(first().with_retry(one), bad);
-
-        let none = first().with_retry(Output { succeeded: true, ..Output::default() });
-        assert_eq!((none.failed, none.succeeded), (2, false));
     }
 
     #[test]
