@@ -6,6 +6,6 @@ use postgres_model::fence::{FENCE, Fence};
 use crate::api::PostgresCluster;
 
 /// Returns the members that the annotation of a cluster lists.
-pub(crate) fn fence(cluster: &PostgresCluster) -> Fence {
+pub fn fence(cluster: &PostgresCluster) -> Fence {
     Fence::parse(cluster.annotations().get(FENCE).map(String::as_str))
 }

@@ -88,5 +88,7 @@ pub use build::{
 };
 pub use deletion::FINALIZER;
 pub use error::Error;
+pub use fence::fence;
+pub use postgres_model::fence::Fence;
 pub use reconcile::{IMAGES, INSTANCE_IMAGE, PostgresClusterController};
 pub use status_client::{ClientError, StatusClient, StatusConnection, StatusError};

@@ -1,10 +1,7 @@
 //! `fence` and `unfence`: members whose PostgreSQL stops.
 
-use std::collections::BTreeSet;
-
-use ::postgres::{FENCE, PostgresCluster};
+use ::postgres::{self as api, FENCE, PostgresCluster};
 use anyhow::{Context, Result, ensure};
-use kube::ResourceExt;
 
 use super::{
     progress::Progress,
@@ -16,19 +13,13 @@ use crate::{
     output::ExitStatus,
 };
 
-/// Stands for all members.
-const ALL: &str = "*";
-
 pub(super) async fn fence(cluster: &Cluster, flags: &Fence) -> Result<ExitStatus> {
     let target = Target::new(cluster, &flags.cluster);
     target
         .annotate(FENCE, |current| {
             check(current, &flags.members).with_context(|| format!("cannot fence {}", target.describe()))?;
-            if flags.all {
-                return Ok(Some(ALL.to_owned()));
-            }
-            let listed: BTreeSet<_> = listed(current).into_iter().chain(flags.members.clone()).collect();
-            Ok(Some(annotation(&listed)))
+            let fence = if flags.all { api::Fence::all() } else { api::fence(current).with(&flags.members) };
+            Ok(Some(fence.to_string()))
         })
         .await?;
     target
@@ -45,15 +36,14 @@ pub(super) async fn unfence(cluster: &Cluster, flags: &Unfence) -> Result<ExitSt
         .annotate(FENCE, |current| {
             check(current, &flags.members)
                 .with_context(|| format!("cannot unfence {}", target.describe()))?;
-            let remaining = remaining(current, &flags.members);
-            Ok((!remaining.is_empty()).then(|| annotation(&remaining)))
+            Ok(remaining(current, &flags.members))
         })
         .await?;
-    let chosen = match flags.members.as_slice() {
-        [] if listed(&before).contains(ALL) => members(&status_of(&before)),
-        [] => listed(&before).into_iter().collect(),
-        chosen => chosen.to_vec(),
-    };
+    let mut chosen = flags.members.clone();
+    if chosen.is_empty() {
+        let fence = api::fence(&before);
+        chosen = members(&status_of(&before)).into_iter().filter(|member| fence.contains(member)).collect();
+    }
     target.follow(flags.waiting, |current| progress(current, &chosen, true)).await
 }
 
@@ -64,27 +54,10 @@ fn check(cluster: &PostgresCluster, chosen: &[String]) -> Result<()> {
     chosen.iter().try_for_each(|member| check_member(&status, member))
 }
 
-/// Returns what the annotation lists.
-fn listed(cluster: &PostgresCluster) -> BTreeSet<String> {
-    let listed = cluster.annotations().get(FENCE).map(String::as_str).unwrap_or_default();
-    listed.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect()
-}
-
-/// Returns what the annotation lists after these members are unfenced: all if none is given.
-fn remaining(cluster: &PostgresCluster, unfenced: &[String]) -> BTreeSet<String> {
-    if unfenced.is_empty() {
-        return BTreeSet::new();
-    }
-    let mut listed = listed(cluster);
-    if listed.remove(ALL) {
-        listed.extend(members(&status_of(cluster)));
-    }
-    listed.retain(|name| !unfenced.contains(name));
-    listed
-}
-
-fn annotation(names: &BTreeSet<String>) -> String {
-    names.iter().map(String::as_str).collect::<Vec<_>>().join(",")
+/// Returns the annotation after these members are unfenced: all if none is given.
+fn remaining(cluster: &PostgresCluster, unfenced: &[String]) -> Option<String> {
+    let remaining = api::fence(cluster).without(unfenced, &members(&status_of(cluster)));
+    (!unfenced.is_empty() && !remaining.is_empty()).then(|| remaining.to_string())
 }
 
 /// A member is fenced when its Pod is not ready, because PostgreSQL does not answer.
@@ -109,6 +82,8 @@ fn progress(cluster: &PostgresCluster, chosen: &[String], should_run: bool) -> P
 
 #[cfg(test)]
 mod tests {
+    use kube::ResourceExt;
+
     use super::*;
     use crate::postgres::testing::available;
 
@@ -118,18 +93,15 @@ mod tests {
         cluster
     }
 
-    fn after(annotation_before: &str, unfenced: &[&str]) -> String {
-        let unfenced: Vec<_> = unfenced.iter().map(|&name| name.to_owned()).collect();
-        annotation(&remaining(&fenced(annotation_before), &unfenced))
-    }
-
     #[test]
     fn members_are_unfenced_one_by_one_or_together() {
-        assert_eq!(after("db-1, db-2", &["db-1"]), "db-2");
-        assert_eq!(after("db-1", &["db-1"]), "");
-        assert_eq!(after("*", &["db-2"]), "db-1,db-3");
-        assert_eq!(after("*", &[]), "");
-        assert_eq!(after("db-9,db-1", &["db-1"]), "db-9");
+        let after = |annotation, unfenced: &[&str]| {
+            let unfenced: Vec<_> = unfenced.iter().map(|&name| name.to_owned()).collect();
+            remaining(&fenced(annotation), &unfenced)
+        };
+        assert_eq!(after("*", &["db-2"]).as_deref(), Some("db-1,db-3"));
+        assert_eq!(after("db-1", &["db-1"]), None);
+        assert_eq!(after("*", &[]), None);
     }
 
     #[test]
