@@ -40,10 +40,7 @@ pub mod reasons;
 mod reconcile;
 mod status;
 
-pub use api::{
-    IpBlock, Memcached, MemcachedSpec, MemcachedStatus, Metrics, NetworkAccess, Peer, Selector,
-    SelectorOperator, SelectorRequirement,
-};
+pub use api::{Memcached, MemcachedSpec, MemcachedStatus, Metrics, NetworkAccess};
 pub use build::{
     APP, APP_LABEL, CACHE_LABEL, CONTAINER, PORT_LABEL,
     exporter::{EXPORTER, METRICS_PORT},

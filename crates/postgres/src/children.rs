@@ -1,11 +1,12 @@
-//! Children that a cluster owns: Services, the PodDisruptionBudget, the Lease, and what the members
-//! need to use the API.
+//! Children that a cluster owns: Services, the PodDisruptionBudget, the NetworkPolicy, the Lease, and
+//! what the members need to use the API.
 
 use std::sync::Arc;
 
 use k8s_openapi::api::{
     coordination::v1::Lease,
     core::v1::{Service, ServiceAccount},
+    networking::v1::NetworkPolicy,
     policy::v1::PodDisruptionBudget,
     rbac::v1::{Role, RoleBinding},
 };
@@ -21,7 +22,7 @@ use serde::Serialize;
 
 use crate::{
     api::PostgresCluster,
-    build::{access, budget, lease, service::Access},
+    build::{access, budget, lease, network, service::Access},
     error::Error,
     live_owner::LiveOwner,
 };
@@ -30,6 +31,7 @@ use crate::{
 pub(crate) struct ChildObjects {
     services: Children<Service>,
     budgets: Children<PodDisruptionBudget>,
+    policies: Children<NetworkPolicy>,
     leases: Children<Lease>,
     live_leases: Writer<Lease>,
     accounts: Children<ServiceAccount>,
@@ -44,6 +46,7 @@ impl ChildObjects {
         Self {
             services: builder.owns(),
             budgets: builder.owns(),
+            policies: builder.owns(),
             live_leases: builder.writer(leases.informer().clone()),
             leases,
             accounts: builder.owns(),
@@ -91,6 +94,9 @@ impl ChildObjects {
         }
         let mutate = budget::is_needed(cluster).then_some(|object: &mut _| budget::mutate(cluster, object));
         results.push(reconcile_child(&self.budgets, owner, own(&name), mutate).await);
+        let is_enabled = cluster.spec.network_policy.enabled;
+        let mutate = is_enabled.then_some(|object: &mut _| network::mutate(cluster, object));
+        results.push(reconcile_child(&self.policies, owner, own(&name), mutate).await);
         results.into_iter().filter_map(Result::err).collect()
     }
 }

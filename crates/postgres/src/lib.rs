@@ -75,7 +75,7 @@ mod version;
 pub use api::{
     AccessMode, AdoptionStatus, Backup, BackupCredentials, BackupRetention, BackupSchedule, BackupStore,
     BackupTarget, Bootstrap, BootstrapStatus, ClusterRef, Durability, Failover, FormerVolumes, Initdb,
-    InstanceStatus, LastBackupStatus, Members, Phase, PostgresBackup, PostgresBackupPhase,
+    InstanceStatus, LastBackupStatus, Members, NetworkAccess, Phase, PostgresBackup, PostgresBackupPhase,
     PostgresBackupSpec, PostgresBackupStatus, PostgresCluster, PostgresClusterSpec, PostgresClusterStatus,
     PrimaryStatus, PrimaryUpdate, Recovery, RecoverySource, RecoveryStatus, RecoveryTarget, ReignStatus,
     Retention, RetentionPolicy, Role, ScheduleStatus, SecretKey, ServiceNames, Storage, SyncStatus,

@@ -6,6 +6,7 @@ use k8s_openapi::{
     api::{
         coordination::v1::Lease,
         core::v1::{PersistentVolumeClaim, Pod, Secret, Service, ServiceAccount},
+        networking::v1::NetworkPolicy,
         policy::v1::PodDisruptionBudget,
         rbac::v1::{Role, RoleBinding},
     },
@@ -130,6 +131,7 @@ impl Controller for PostgresClusterController {
             // Read by name only.
             rule::<Secret>(GET | CREATE | UPDATE),
             rule::<PodDisruptionBudget>(GET | LIST | WATCH | CREATE | UPDATE | DELETE),
+            rule::<NetworkPolicy>(GET | LIST | WATCH | CREATE | UPDATE | DELETE),
         ]
     }
 

@@ -8,7 +8,7 @@ mod network;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{CustomResource, KubeSchema, core::Rule};
 pub use metrics::Metrics;
-pub use network::{IpBlock, NetworkAccess, Peer, Selector, SelectorOperator, SelectorRequirement};
+pub use network::NetworkAccess;
 use serde::{Deserialize, Serialize};
 
 /// spec is the desired state of the Memcached.

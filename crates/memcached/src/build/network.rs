@@ -4,10 +4,10 @@ use k8s_openapi::{
     api::networking::v1::{NetworkPolicy, NetworkPolicyIngressRule, NetworkPolicyPort, NetworkPolicySpec},
     apimachinery::pkg::util::intstr::IntOrString,
 };
-use operator_core::labels;
+use operator_core::{labels, network_peer::Peer};
 
 use super::{COMPONENT, CONTAINER, DesiredCache, exporter::METRICS_PORT, object_labels, selector};
-use crate::api::{NetworkAccess, Peer};
+use crate::api::NetworkAccess;
 
 /// Sets the desired state of the whole policy. To grant more access, create another policy:
 /// policies are additive.

@@ -7,6 +7,7 @@ mod backup;
 mod bootstrap;
 #[cfg(test)]
 pub(crate) mod fixture;
+mod network;
 mod parameters;
 mod postgres_backup;
 mod recovery;
@@ -27,6 +28,7 @@ pub use backup::{
     WalArchiving,
 };
 pub use bootstrap::{Bootstrap, Initdb};
+pub use network::NetworkAccess;
 pub use postgres_backup::{
     ClusterRef, PostgresBackup, PostgresBackupPhase, PostgresBackupSpec, PostgresBackupStatus,
 };
@@ -170,6 +172,10 @@ pub struct PostgresClusterSpec {
     /// failover decides when another member replaces the primary.
     #[serde(default)]
     pub failover: Failover,
+
+    /// networkPolicy decides who may connect to PostgreSQL. By default, all Pods of the namespace.
+    #[serde(default)]
+    pub network_policy: NetworkAccess,
 
     /// updates decides how the members are replaced after a change of the spec.
     #[serde(default)]

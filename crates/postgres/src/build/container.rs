@@ -31,6 +31,11 @@ const APPLICATION_PATH: &str = "/etc/ensemble/app";
 /// Secrets that a member needs.
 pub(super) const SECRETS: [Purpose; 3] = [Purpose::Server, Purpose::Replication, Purpose::Application];
 const PROBES: &str = "probes";
+const STATUS: &str = "status";
+const METRICS: &str = "metrics";
+/// Names of the ports that everybody may reach: the status API requires certificates, and the others
+/// have no data.
+pub(super) const PUBLIC_PORTS: [&str; 3] = [STATUS, METRICS, PROBES];
 
 /// Returns the init container, which copies the instance manager into a volume.
 pub(super) fn installer(images: &MemberImages<'_>) -> Container {
@@ -81,8 +86,8 @@ pub(super) fn postgres(cluster: &PostgresCluster, images: &MemberImages<'_>) -> 
         ),
         ports: Some(vec![
             port(APP, PORT),
-            port("status", status_api::PORT.into()),
-            port("metrics", metrics::PORT.into()),
+            port(STATUS, status_api::PORT.into()),
+            port(METRICS, metrics::PORT.into()),
             port(PROBES, status_api::PROBE_PORT.into()),
         ]),
         resources: Some(cluster.spec.resources.clone().unwrap_or_else(default_resources)),

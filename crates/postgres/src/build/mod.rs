@@ -9,6 +9,7 @@ mod archive;
 pub(crate) mod budget;
 mod container;
 pub(crate) mod lease;
+pub(crate) mod network;
 pub(crate) mod pod;
 pub(crate) mod revision;
 mod scheduling;

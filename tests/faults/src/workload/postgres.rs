@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 
 use super::{Goal, HELD, ObjectRef, Step, ThirdPartyChange, Workload, finalizers, hold, strip};
 use crate::kinds::{
-    BUDGET, Kind, LEASE, PERSISTENT_VOLUME_CLAIM, POD, POSTGRES_CLUSTER, ROLE, SERVICE, SERVICE_ACCOUNT,
+    BUDGET, Kind, LEASE, NETWORK_POLICY, PERSISTENT_VOLUME_CLAIM, POD, POSTGRES_CLUSTER, ROLE, SERVICE,
+    SERVICE_ACCOUNT,
 };
 
 /// Returns a node selector that no node meets: the Pods are simulated.
@@ -44,6 +45,7 @@ pub const THIRD_PARTY_CHANGES: &[ThirdPartyChange] = &[
     ("service-deleted", |run| vec![at(&SERVICE, run, "-rw").delete()]),
     ("service-held", |run| hold(at(&SERVICE, run, "-r"))),
     ("budget-deleted", |run| vec![at(&BUDGET, run, "").delete()]),
+    ("policy-deleted", |run| vec![at(&NETWORK_POLICY, run, "").delete()]),
     ("account-deleted", |run| vec![at(&SERVICE_ACCOUNT, run, "").delete()]),
     ("permissions-deleted", |run| vec![at(&ROLE, run, "").delete()]),
     ("lease-deleted", |run| vec![at(&LEASE, run, "").delete()]),
@@ -121,6 +123,7 @@ fn led_by(run: &str, size: usize, primary: usize) -> Vec<Goal> {
         Goal::Count(&PERSISTENT_VOLUME_CLAIM, size),
         Goal::Count(&SERVICE, 4),
         Goal::Count(&BUDGET, usize::from(size > 1)),
+        Goal::Count(&NETWORK_POLICY, 1),
     ]
 }
 
@@ -209,7 +212,7 @@ fn paused(run: &str) -> Vec<Goal> {
 
 /// The cluster and its children do not exist, except its volumes.
 fn gone(run: &str, volumes: usize) -> Vec<Goal> {
-    let kinds = [&POD, &SERVICE, &BUDGET, &SERVICE_ACCOUNT, &ROLE, &LEASE];
+    let kinds = [&POD, &SERVICE, &BUDGET, &NETWORK_POLICY, &SERVICE_ACCOUNT, &ROLE, &LEASE];
     let none = kinds.map(|kind| Goal::Count(kind, 0));
     [cluster(run).gone(), Goal::Count(&PERSISTENT_VOLUME_CLAIM, volumes)].into_iter().chain(none).collect()
 }

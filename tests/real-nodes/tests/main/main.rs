@@ -26,6 +26,7 @@ mod node_selectors;
 mod podset;
 mod postgres;
 mod postgres_cluster;
+mod postgres_network;
 mod postgres_tools;
 mod power_loss;
 mod proxy;
