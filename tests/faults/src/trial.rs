@@ -38,8 +38,8 @@ pub(crate) const POLL: Duration = Duration::from_millis(20);
 const OUTDATED_FOR: Duration = Duration::from_millis(1500);
 /// Longer than the watch timeout.
 const SILENT_FOR: Duration = Duration::from_secs(75);
-/// How many slow requests can follow each other: those that create a PostgresCluster do.
-const SLOW_REQUESTS: u32 = 60;
+/// How many slow requests can follow each other, with a margin: 85 create a PostgresCluster.
+const SLOW_REQUESTS: u32 = 100;
 /// Recovery time of Kubernetes' own controllers after an outage of the API server.
 const RECOVERY: Duration = Duration::from_mins(2);
 

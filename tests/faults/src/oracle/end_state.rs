@@ -57,23 +57,23 @@ pub fn name(token: Token, id: &Id) -> String {
     Normalizer::new(token, &State::new()).text(&format!("{} {}/{}", id.kind, id.namespace, id.name))
 }
 
-/// Describes the first difference between two end states, or returns `None` if they are equal.
+/// Describes the first difference of each object between two end states, or returns `None` if they are
+/// equal.
 pub fn difference(wanted: &EndState, seen: &EndState) -> Option<String> {
-    for (name, objects) in wanted {
-        match seen.get(name) {
-            None => return Some(format!("{name} is missing")),
-            Some(there) if there.len() != objects.len() => {
-                return Some(format!("{name}: {} exist instead of {}", there.len(), objects.len()));
-            }
-            Some(there) if there != objects => {
-                let pair = objects.iter().zip(there).find(|(wanted, there)| wanted != there)?;
-                return Some(format!("{name}{}", differs(pair.0, pair.1)));
-            }
-            Some(_) => {}
+    let changed = wanted.iter().filter_map(|(name, objects)| {
+        let there = seen.get(name).map_or(&[][..], Vec::as_slice);
+        if there.is_empty() {
+            return Some(format!("{name} is missing"));
         }
-    }
-    let surplus = seen.keys().find(|name| !wanted.contains_key(*name))?;
-    Some(format!("{surplus} should not exist"))
+        if there.len() != objects.len() {
+            return Some(format!("{name}: {} exist instead of {}", there.len(), objects.len()));
+        }
+        let pair = objects.iter().zip(there).find(|(wanted, there)| wanted != there)?;
+        Some(format!("{name}{}", differs(pair.0, pair.1)))
+    });
+    let surplus = seen.keys().filter(|name| !wanted.contains_key(*name));
+    let all: Vec<_> = changed.chain(surplus.map(|name| format!("{name} should not exist"))).collect();
+    (!all.is_empty()).then(|| all.join("; "))
 }
 
 /// Describes the first difference between two values.
