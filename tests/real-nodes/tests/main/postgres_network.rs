@@ -21,11 +21,10 @@ spec:
 impl Kubectl {
     /// Waits until the Pod `client` of the namespace reaches PostgreSQL, or no longer does.
     async fn until_reaches(&self, host: &str, expected: bool) {
-        let script = format!("nc -z -w 2 {host} 5432 && echo true || echo false");
-        let (namespace, wanted) = (self.namespace.name(), expected.to_string());
-        eventually(&format!("{namespace} to reach {host}: {wanted}"), PATIENCE, async || {
-            let reaches = self.exec("client", &script).await?;
-            Ok(if reaches.trim() == wanted { Ok(()) } else { Err(reaches) })
+        let what = format!("{} to reach {host}: {expected}", self.namespace.name());
+        eventually(&what, PATIENCE, async || {
+            let reaches = self.connects("client", host, 5432).await?;
+            Ok(if reaches == expected { Ok(()) } else { Err(reaches) })
         })
         .await
         .unwrap();

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, path::PathBuf, process::Stdio, time::Duration};
 
 use ::manager::NAMESPACE;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use cluster::{Cluster, Options, TestNamespace, wait::eventually};
 use tokio::{
     process::Command,
@@ -167,6 +167,16 @@ impl Kubectl {
             .await
             .unwrap();
         self.ready(name).await;
+    }
+
+    /// Returns whether a Pod connects to a port, or its packets get no answer. Anything else is an error.
+    pub(crate) async fn connects(&self, pod: &str, host: &str, port: u16) -> Result<bool> {
+        let script = format!("nc -w 2 {host} {port} < /dev/null 2>&1 > /dev/null && echo connected || true");
+        match self.exec(pod, &script).await?.trim() {
+            "connected" => Ok(true),
+            "nc: timed out" => Ok(false),
+            other => bail!("connect from {pod} to {host}:{port}: {other}"),
+        }
     }
 
     /// Polls until the output of kubectl satisfies `done`.
