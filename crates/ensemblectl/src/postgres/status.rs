@@ -1,10 +1,10 @@
 //! `status`: a cluster, with what its members serve as metrics.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, pin::pin, time::Duration};
 
 use ::postgres::{FENCE, InstanceStatus, Phase, PostgresCluster, PostgresClusterStatus, Role};
 use anyhow::Result;
-use futures::future::join_all;
+use futures::{AsyncRead, AsyncReadExt, future::join_all};
 use http::Request;
 use jiff::Timestamp;
 use kube::{Client, ResourceExt};
@@ -23,6 +23,8 @@ use crate::{
 const METRICS: u16 = 9187;
 /// Timeout for the metrics of a member, which may hang.
 const TIMEOUT: Duration = Duration::from_secs(5);
+/// Most bytes of the metrics of a member. They have about 10 KiB.
+const MAX_METRICS: u64 = 1 << 20;
 
 pub(super) async fn run(cluster: &Cluster, flags: &PostgresStatus) -> Result<ExitStatus> {
     let target = Target::new(cluster, &flags.cluster);
@@ -43,11 +45,22 @@ type Metrics = BTreeMap<String, f64>;
 async fn measure(client: &Client, namespace: &str, pod: &str) -> Result<Metrics, String> {
     let path = format!("/api/v1/namespaces/{namespace}/pods/{pod}:{METRICS}/proxy/metrics");
     let request = Request::get(path).body(Vec::new()).map_err(|error| chain(&error))?;
-    match tokio::time::timeout(TIMEOUT, client.request_text(request)).await {
-        Ok(Ok(text)) => Ok(parse(&text)),
-        Ok(Err(error)) => Err(chain(&error)),
-        Err(_) => Err(format!("no response within {TIMEOUT:?}")),
+    let response = async {
+        let body = client.request_stream(request).await.map_err(|error| chain(&error))?;
+        read(pin!(body)).await
+    };
+    let text = tokio::time::timeout(TIMEOUT, response).await;
+    Ok(parse(&text.map_err(|_| format!("no response within {TIMEOUT:?}"))??))
+}
+
+/// Reads a text of limited size.
+async fn read(body: impl AsyncRead + Unpin) -> Result<String, String> {
+    let mut bytes = Vec::new();
+    body.take(MAX_METRICS + 1).read_to_end(&mut bytes).await.map_err(|error| chain(&error))?;
+    if u64::try_from(bytes.len()).is_ok_and(|length| length > MAX_METRICS) {
+        return Err(format!("the response has more than {MAX_METRICS} bytes"));
     }
+    String::from_utf8(bytes).map_err(|error| chain(&error))
 }
 
 /// Returns the metrics without labels.
@@ -255,6 +268,14 @@ impl Summary {
 mod tests {
     use super::*;
     use crate::{output::plain, postgres::testing::available};
+
+    #[tokio::test]
+    async fn responses_without_end_are_refused() {
+        assert_eq!(read(&b"ensemble_postgres_up 1\n"[..]).await.unwrap(), "ensemble_postgres_up 1\n");
+        let error = read(futures::io::repeat(b'a')).await.unwrap_err();
+        assert_eq!(error, "the response has more than 1048576 bytes");
+        assert!(read(&b"\xff"[..]).await.is_err());
+    }
 
     #[test]
     fn shows_members_with_their_metrics() {

@@ -15,13 +15,14 @@ use crate::{support::TestEnv, volumes::Provider};
 
 /// Objects from which the label of managed objects is removed. The controller then reads and repairs
 /// them.
-const CHILDREN: [(&str, &str); 6] = [
+const CHILDREN: [(&str, &str); 7] = [
     ("service", "db-rw"),
     ("serviceaccount", "db"),
     ("role", "db"),
     ("rolebinding", "db"),
     ("lease", "db"),
     ("poddisruptionbudget", "db"),
+    ("networkpolicy", "db"),
 ];
 
 impl TestEnv {
@@ -100,7 +101,8 @@ async fn every_right_is_used() {
     }
     env.kubectl(&["annotate", "postgrescluster", "db", &format!("{SWITCHOVER}=db-1")]).await.unwrap();
     provider.bind(&mut env, "db-1").await;
-    env.change("db", json!({"size": 1, "storage": {"size": "2Gi"}})).await;
+    let fewer = json!({"size": 1, "storage": {"size": "2Gi"}, "networkPolicy": {"enabled": false}});
+    env.change("db", fewer).await;
 
     let (harness, clusters) = (env.harness.clone(), env.api::<PostgresCluster>());
     env.eventually("every right to be used", async || {
