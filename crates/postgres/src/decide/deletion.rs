@@ -15,6 +15,8 @@ pub(crate) struct Remains {
     pub(crate) primary: Option<Serial>,
     /// Pods of the cluster.
     pub(crate) pods: BTreeMap<Serial, Object>,
+    /// Whether Pods of the cluster lost their owner: a person keeps them, with `--cascade=orphan`.
+    pub(crate) has_orphans: bool,
     /// Pods with names of members that belong to somebody else, and may use the volumes.
     pub(crate) foreign_pods: Vec<Serial>,
     /// Volumes that were created for this cluster, and for no other of its name.
@@ -43,8 +45,12 @@ pub(crate) enum Awaited {
     Volumes(Vec<Serial>),
 }
 
-/// Returns the next step. Without awaited objects, nothing is left.
+/// Returns the next step. Without awaited objects, nothing is left to do. Whoever keeps the Pods keeps
+/// their volumes too.
 pub(crate) fn next(remains: &Remains) -> Deletion {
+    if remains.has_orphans {
+        return Deletion::default();
+    }
     let is_primary = |serial: &Serial| remains.primary == Some(*serial);
     let (primary, standbys): (Vec<_>, Vec<_>) =
         remains.pods.iter().partition(|(serial, _)| is_primary(serial));
@@ -90,6 +96,7 @@ mod tests {
         Remains {
             primary: Some(2),
             pods: objects("p", &[1, 2, 3]),
+            has_orphans: false,
             foreign_pods: Vec::new(),
             volumes: objects("v", &[1, 2, 3, 4]),
         }
@@ -133,6 +140,13 @@ mod tests {
         let pod = |serial: Serial| Action::DeletePod(serial, format!("p-{serial}"));
         let volume = |serial: Serial| Action::DeleteVolume(serial, format!("v-{serial}"));
         assert_eq!(deleted, [pod(1), pod(3), pod(2), volume(1), volume(2), volume(3), volume(4)]);
+    }
+
+    #[test]
+    fn orphans_keep_everything() {
+        // The cache has not seen that the other Pods are orphans, too.
+        let remains = Remains { pods: objects("p", &[1, 2]), has_orphans: true, ..remains() };
+        assert_eq!(next(&remains), Deletion::default());
     }
 
     #[test]

@@ -183,7 +183,9 @@ impl MemberObjects {
                 Some(images) => self.create_pod(cluster, owner, *serial, images).await,
                 None => Ok(()),
             },
-            Action::DeletePod(serial, uid) => self.delete_pod(cluster, *serial, uid).await,
+            Action::DeletePod(serial, uid) => {
+                self.delete_pod(cluster, *serial, uid, DeletePrecondition::Uid).await
+            }
             Action::DeleteVolume(serial, uid) => self.delete_volume(cluster, *serial, uid).await,
             Action::GrowVolume(serial, uid) => self.grow_volume(cluster, *serial, uid).await,
             Action::SetRole(serial, uid, role) => self.set_role(cluster, *serial, uid, *role).await,
@@ -200,7 +202,10 @@ impl MemberObjects {
     /// Returns an error if the API server denies the write or cannot be reached.
     pub(crate) async fn delete(&self, cluster: &PostgresCluster, action: &Action) -> Result<(), WriteError> {
         match action {
-            Action::DeletePod(serial, uid) => self.delete_pod(cluster, *serial, uid).await,
+            // A Pod that has become an orphan has another version.
+            Action::DeletePod(serial, uid) => {
+                self.delete_pod(cluster, *serial, uid, DeletePrecondition::ResourceVersion).await
+            }
             Action::DeleteVolume(serial, uid) => self.delete_volume(cluster, *serial, uid).await,
             _ => Ok(()),
         }

@@ -7,6 +7,8 @@ use kube::ResourceExt;
 use operator_core::{
     ObjectKey,
     kind::{Kind, is_deleting, uid},
+    owner::controller_of,
+    pod::PodView,
     write::WriteError,
     writer::DeletePrecondition,
 };
@@ -26,11 +28,17 @@ impl MemberObjects {
         let pods: BTreeMap<_, _> =
             self.owned_pods(cluster).map(|(serial, pod)| (serial, object(pod.as_ref()))).collect();
         let volumes = self.own_volumes(cluster);
-        let has_pod =
-            |serial: &Serial| self.pods.get(&key(cluster, &member_name(cluster, *serial))).is_some();
-        let foreign_pods = volumes.keys().filter(|serial| !pods.contains_key(serial) && has_pod(serial));
-        let foreign_pods = foreign_pods.copied().collect();
-        Remains { primary: last(&Membership::of(cluster)), pods, foreign_pods, volumes }
+        let pod = |serial: Serial| self.pods.get(&key(cluster, &member_name(cluster, serial)));
+        let foreign_pods = volumes.keys().copied().filter(|serial| !pods.contains_key(serial));
+        let foreign_pods: BTreeMap<_, _> =
+            foreign_pods.filter_map(|serial| Some((serial, pod(serial)?))).collect();
+        Remains {
+            primary: last(&Membership::of(cluster)),
+            pods,
+            has_orphans: foreign_pods.values().any(|pod| is_orphan(cluster, pod)),
+            foreign_pods: foreign_pods.into_keys().collect(),
+            volumes,
+        }
     }
 
     /// Returns the volumes that were created for a cluster, and for no other of its name.
@@ -53,9 +61,10 @@ impl MemberObjects {
         cluster: &PostgresCluster,
         serial: Serial,
         uid: &str,
+        precondition: DeletePrecondition,
     ) -> Result<(), WriteError> {
         let key = key(cluster, &member_name(cluster, serial));
-        delete(&self.pods, &key, uid, DeletePrecondition::Uid).await
+        delete(&self.pods, &key, uid, precondition).await
     }
 
     /// Deletes a volume by its UID, if nobody has changed it: its annotations say whose it is.
@@ -68,6 +77,12 @@ impl MemberObjects {
         let key = key(cluster, &member_name(cluster, serial));
         delete(&self.volumes, &key, uid, DeletePrecondition::ResourceVersion).await
     }
+}
+
+/// Returns whether a Pod was one of a member, and has no owner any more.
+fn is_orphan(cluster: &PostgresCluster, pod: &PodView) -> bool {
+    let is_of = pod.labels().get(CLUSTER_LABEL) == Some(cluster.name_any().as_str());
+    is_of && controller_of(&pod.metadata).is_none()
 }
 
 /// Returns the member that stops last.

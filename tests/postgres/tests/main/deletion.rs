@@ -95,7 +95,7 @@ async fn orphaned_pods_keep_their_volumes() {
     let mut env = TestEnv::new().await;
     env.create("db", json!({"size": 1, "retention": {"whenDeleted": "Delete"}})).await;
     env.until_ready("db", 1).await;
-    env.kubectl(&["delete", "postgrescluster", "db", "--cascade=orphan"]).await.unwrap();
+    env.kubectl(&["delete", "postgrescluster", "db", "--cascade=orphan", "--wait=false"]).await.unwrap();
     let clusters = env.api::<PostgresCluster>();
     env.eventually("the cluster to be gone", async || {
         Ok(clusters.get_opt("db").await?.map_or(Ok(()), |cluster| Err(cluster.metadata.finalizers)))

@@ -52,7 +52,7 @@ async fn ctl(database: &mut Database, args: &[&str]) -> Result<Ran> {
 /// Runs a command that must succeed, and returns what it prints.
 async fn succeed(database: &mut Database, args: &[&str]) -> Result<String> {
     let ran = ctl(database, args).await?;
-    assert_eq!(ran.code, Some(0), "{args:?}: {ran:?}");
+    assert_eq!(ran.code, Some(0), "{args:?}: {ran:?}\n{}", database.kubelet.logs());
     println!("ensemblectl postgres {}: {}", args.join(" "), ran.out.trim());
     Ok(ran.out)
 }
@@ -66,6 +66,8 @@ async fn refused(database: &mut Database, args: &[&str]) -> Result<String> {
 
 #[tokio::test]
 async fn operator_switches_over_fences_restarts_backs_up_and_restores() -> Result<()> {
+    // Members lose the API server while cargo blocks the thread that runs their kubelet.
+    tokio::task::spawn_blocking(program).await?;
     let store = ObjectStore::start().await?;
     let mut database = database(&store, 2, store.backup()).await?;
     let db = &mut database;
