@@ -16,7 +16,7 @@
 //! | [`kind`], [`error`], [`environment`] | kinds and keys of objects, classification of API errors, clients and settings |
 //! | [`rate_limit`] | token buckets |
 //! | [`quantity`], [`pod`], [`labels`], [`template`] | quantities, a small type for cached Pods, labels, placeholders |
-//! | [`network_peer`] | peers of a NetworkPolicy as a part of an API |
+//! | [`network_policy`] | peers of a NetworkPolicy as a part of an API, and ingress rules |
 //!
 //! # The flow of an event
 //!
@@ -56,7 +56,7 @@ pub mod kind;
 pub mod labels;
 pub mod manifests;
 pub mod metrics;
-pub mod network_peer;
+pub mod network_policy;
 pub mod outcome;
 pub mod owner;
 pub mod pod;

@@ -1,7 +1,7 @@
 //! Network access to a Memcached.
 
 use kube::KubeSchema;
-use operator_core::network_peer::Peer;
+use operator_core::network_policy::Peer;
 use serde::{Deserialize, Serialize};
 
 /// networkPolicy lists the peers that may reach the Pods. It denies all others if the cluster's

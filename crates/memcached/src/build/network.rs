@@ -1,10 +1,10 @@
 //! The optional NetworkPolicy of a Memcached.
 
-use k8s_openapi::{
-    api::networking::v1::{NetworkPolicy, NetworkPolicyIngressRule, NetworkPolicyPort, NetworkPolicySpec},
-    apimachinery::pkg::util::intstr::IntOrString,
+use k8s_openapi::api::networking::v1::{NetworkPolicy, NetworkPolicyIngressRule, NetworkPolicySpec};
+use operator_core::{
+    labels,
+    network_policy::{Peer, ingress_rule},
 };
-use operator_core::{labels, network_peer::Peer};
 
 use super::{COMPONENT, CONTAINER, DesiredCache, exporter::METRICS_PORT, object_labels, selector};
 use crate::api::NetworkAccess;
@@ -28,18 +28,9 @@ pub(crate) fn mutate(desired: &DesiredCache<'_>, network: &NetworkAccess, policy
     });
 }
 
-/// Returns a rule with named ports. During a change of the port, each Pod is reachable on its own
-/// port.
+/// Returns a rule that allows these peers.
 fn rule(peers: &[Peer], ports: &[&str]) -> NetworkPolicyIngressRule {
-    let port = |name: &&str| NetworkPolicyPort {
-        port: Some(IntOrString::String((*name).to_owned())),
-        protocol: Some("TCP".to_owned()),
-        end_port: None,
-    };
-    NetworkPolicyIngressRule {
-        from: Some(peers.iter().map(Into::into).collect()),
-        ports: Some(ports.iter().map(port).collect()),
-    }
+    ingress_rule(Some(peers.iter().map(Into::into).collect()), ports)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Network access to the members.
 
 use kube::KubeSchema;
-use operator_core::network_peer::Peer;
+use operator_core::network_policy::Peer;
 use serde::{Deserialize, Serialize};
 
 /// networkPolicy decides who may connect to PostgreSQL, if the cluster's network enforces

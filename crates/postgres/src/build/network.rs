@@ -1,12 +1,10 @@
 //! The NetworkPolicy of a cluster.
 
 use k8s_openapi::{
-    api::networking::v1::{
-        NetworkPolicy, NetworkPolicyIngressRule, NetworkPolicyPeer, NetworkPolicyPort, NetworkPolicySpec,
-    },
-    apimachinery::pkg::{apis::meta::v1::LabelSelector, util::intstr::IntOrString},
+    api::networking::v1::{NetworkPolicy, NetworkPolicyPeer, NetworkPolicySpec},
+    apimachinery::pkg::apis::meta::v1::LabelSelector,
 };
-use operator_core::labels;
+use operator_core::{labels, network_policy::ingress_rule};
 
 use super::{APP, container::PUBLIC_PORTS, object_labels, selector};
 use crate::api::PostgresCluster;
@@ -25,7 +23,7 @@ pub(crate) fn mutate(cluster: &PostgresCluster, policy: &mut NetworkPolicy) {
         pod_selector: Some(selector(cluster)),
         policy_types: Some(vec!["Ingress".to_owned()]),
         // The operator and the API server can be outside of the cluster, where no selector finds them.
-        ingress: Some(vec![rule(Some(database), &[APP]), rule(None, &PUBLIC_PORTS)]),
+        ingress: Some(vec![ingress_rule(Some(database), &[APP]), ingress_rule(None, &PUBLIC_PORTS)]),
         egress: None,
     });
 }
@@ -35,18 +33,9 @@ fn selected(pods: LabelSelector) -> NetworkPolicyPeer {
     NetworkPolicyPeer { pod_selector: Some(pods), ..NetworkPolicyPeer::default() }
 }
 
-/// Returns a rule for named ports. Without peers, it allows everybody.
-fn rule(from: Option<Vec<NetworkPolicyPeer>>, ports: &[&str]) -> NetworkPolicyIngressRule {
-    let port = |name: &&str| NetworkPolicyPort {
-        port: Some(IntOrString::String((*name).to_owned())),
-        protocol: Some("TCP".to_owned()),
-        end_port: None,
-    };
-    NetworkPolicyIngressRule { from, ports: Some(ports.iter().map(port).collect()) }
-}
-
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::api::networking::v1::NetworkPolicyIngressRule;
     use serde_json::{Value, json};
 
     use super::*;

@@ -46,6 +46,24 @@ async fn invalid_specs_are_refused_with_the_rule() {
         (json!({"parameters": {"synchronous_commit": "off"}}), "must be on or remote_apply"),
         (json!({"parameters": {"max_connections": "99"}}), "not below the defaults of PostgreSQL"),
         (json!({"parameters": {"max_connections": "many"}}), "not below the defaults of PostgreSQL"),
+        (
+            json!({"networkPolicy": {"enabled": false, "clients": [{"podSelector": {}}]}}),
+            "clients may be given only if networkPolicy.enabled is true",
+        ),
+        (json!({"networkPolicy": {"clients": [{}]}}), "a peer must have either an ipBlock, or a podSelector"),
+        (
+            json!({"networkPolicy": {"clients": [{"podSelector": {}, "ipBlock": {"cidr": "10.0.0.0/8"}}]}}),
+            "a peer must have either an ipBlock, or a podSelector",
+        ),
+        (
+            json!({"networkPolicy": {"clients": [{"ipBlock": {"cidr": "10.1.2.3/8"}}]}}),
+            "cidr must be a network in its canonical form",
+        ),
+        (
+            json!({"networkPolicy": {"clients": [{"podSelector": {"matchLabels": {"app": "a b"}}}]}}),
+            "matchLabels must be labels",
+        ),
+        (json!({"networkPolicy": {"clients": vec![json!({"podSelector": {}}); 33]}}), "must have at most 32"),
         (json!({"storage": {"size": "much"}}), "storage.size must be a quantity"),
         (json!({"storage": {"size": "1Mi"}}), "storage.size must be at least 256Mi"),
     ] {

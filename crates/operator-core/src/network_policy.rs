@@ -1,4 +1,5 @@
-//! Peers of a NetworkPolicy as part of an API, with the API server's validation rules.
+//! Peers of a NetworkPolicy as part of an API, with the API server's validation rules, and ingress
+//! rules.
 //!
 //! A controller that creates NetworkPolicies for its objects lets their owners name the peers. The
 //! types of Kubernetes have no validation, so a wrong peer would be refused only when the controller
@@ -9,8 +10,11 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::{
-    api::networking::v1::{IPBlock, NetworkPolicyPeer},
-    apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement},
+    api::networking::v1::{IPBlock, NetworkPolicyIngressRule, NetworkPolicyPeer, NetworkPolicyPort},
+    apimachinery::pkg::{
+        apis::meta::v1::{LabelSelector, LabelSelectorRequirement},
+        util::intstr::IntOrString,
+    },
 };
 use kube::KubeSchema;
 use schemars::JsonSchema;
@@ -109,6 +113,18 @@ pub struct IpBlock {
     #[x_kube(validation = Rule::new("self.all(part, isCIDR(part) && string(cidr(part).masked()) == part)")
         .message("except must contain networks in their canonical form, without bits beyond the prefix: 10.0.0.0/8 or fd00::/8, not 10.1.2.3/8"))]
     pub except: Vec<String>,
+}
+
+/// Returns a rule that allows connections to named TCP ports. Without peers, it allows everybody.
+///
+/// During a change of a port, each Pod is reachable on its own port.
+pub fn ingress_rule(from: Option<Vec<NetworkPolicyPeer>>, ports: &[&str]) -> NetworkPolicyIngressRule {
+    let port = |name: &&str| NetworkPolicyPort {
+        port: Some(IntOrString::String((*name).to_owned())),
+        protocol: Some("TCP".to_owned()),
+        end_port: None,
+    };
+    NetworkPolicyIngressRule { from, ports: Some(ports.iter().map(port).collect()) }
 }
 
 impl From<&Peer> for NetworkPolicyPeer {
