@@ -7,7 +7,10 @@ use postgres_processes::{Database, Kubelet, Member};
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
-use crate::support::TestEnv;
+use crate::{
+    controller::{Controller, control_plane},
+    support::TestEnv,
+};
 
 /// Waits until an object has the finalizer, or has not.
 async fn until_finalizer(kubelet: &mut Kubelet, expected: bool) {
@@ -89,17 +92,47 @@ async fn finalizer_goes_when_the_volumes_are_to_stay() {
     assert_eq!(env.volumes("db").await, ["db-1"]);
 }
 
-/// Whoever keeps the Pods keeps their volumes.
-#[tokio::test]
-async fn orphaned_pods_keep_their_volumes() {
-    let mut env = TestEnv::new().await;
+/// Creates a cluster of one member that is deleted with its volumes.
+async fn create_to_vanish(env: &mut TestEnv) {
     env.create("db", json!({"size": 1, "retention": {"whenDeleted": "Delete"}})).await;
     env.until_ready("db", 1).await;
+}
+
+async fn delete_and_keep_pods(env: &TestEnv) {
     env.kubectl(&["delete", "postgrescluster", "db", "--cascade=orphan", "--wait=false"]).await.unwrap();
+}
+
+/// Waits until the cluster is gone. Whoever keeps its Pods keeps their volumes.
+async fn until_only_the_member_is_left(env: &mut TestEnv) {
     let clusters = env.api::<PostgresCluster>();
     env.eventually("the cluster to be gone", async || {
         Ok(clusters.get_opt("db").await?.map_or(Ok(()), |cluster| Err(cluster.metadata.finalizers)))
     })
     .await;
     assert_eq!((env.pods("db").await, env.volumes("db").await), (vec!["db-1".into()], vec!["db-1".into()]));
+}
+
+#[tokio::test]
+async fn orphaned_pods_keep_their_volumes() {
+    let mut env = TestEnv::new().await;
+    create_to_vanish(&mut env).await;
+    delete_and_keep_pods(&env).await;
+    until_only_the_member_is_left(&mut env).await;
+}
+
+#[tokio::test]
+async fn pods_that_became_orphans_without_a_controller_keep_their_volumes() {
+    let (cluster, kubelet) = control_plane().await.unwrap();
+    let first = Controller::start(cluster).await.unwrap();
+    let mut env = TestEnv::on(kubelet);
+    create_to_vanish(&mut env).await;
+    first.kill();
+    delete_and_keep_pods(&env).await;
+    // Only the finalizer of the garbage collector says that a person wants orphans.
+    env.until("db", "the garbage collector to be done", |cluster: &PostgresCluster| {
+        cluster.finalizers() == [FINALIZER]
+    })
+    .await;
+    let _second = Controller::start(cluster).await.unwrap();
+    until_only_the_member_is_left(&mut env).await;
 }

@@ -38,7 +38,12 @@ impl DerefMut for TestEnv {
 
 impl TestEnv {
     pub(crate) async fn new() -> Self {
-        Self(Kubelet::new().await.unwrap())
+        Self::on(Kubelet::new().await.unwrap())
+    }
+
+    /// Returns the namespace of this kubelet.
+    pub(crate) fn on(kubelet: Kubelet) -> Self {
+        Self(kubelet)
     }
 
     /// Creates a cluster whose Pods the kubelet of the test runs.
