@@ -20,7 +20,7 @@ use operator_core::{
     register,
 };
 use operator_runtime::{
-    connect::{connect_apart, connect_measured},
+    connect::{configuration, connect_apart, connect_to, connect_to_endpoints},
     crds,
     election::Election,
     https::{Identity, Server},
@@ -82,8 +82,10 @@ async fn run_controllers(flags: Flags, level: Level) -> Result<()> {
     // Comes first, because a signal before this call kills the process.
     let stop = signals::stop_on_signal()?;
     let meter = Arc::new(Meter::new(env!("CARGO_PKG_VERSION"), names(&flags.controllers)));
-    let client = connect_measured(meter.clone()).await?;
+    let config = configuration().await?;
+    let client = connect_to(config.clone(), meter.clone())?;
     let mut environment = Environment::with_scope(client, meter.clone(), flags.scope.clone());
+    environment.connect = Some(connect_to_endpoints(config, meter.clone()));
     environment.settings = Arc::new(flags.settings.clone());
     environment.concurrency = flags.concurrency;
     environment.reconcile_timeout = flags.reconcile_timeout;

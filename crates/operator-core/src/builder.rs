@@ -6,6 +6,7 @@ use kube::{Client, Resource, core::object::HasStatus};
 use serde::Serialize;
 
 use crate::{
+    endpoint::Connector,
     environment::{Environment, Setting},
     events::Events,
     fence::Fence,
@@ -55,6 +56,12 @@ impl<'e, K: Kind + Serialize> ControllerBuilder<'e, K> {
     /// Returns the client of the controller. Its writes fail if this replica does not lead.
     pub fn client(&self) -> Client {
         self.client.clone()
+    }
+
+    /// Returns what connects the controller to other addresses of the API server.
+    pub fn connector(&self) -> Connector {
+        let Environment { clients, connect, fence, .. } = self.environment;
+        Connector::new(clients.clone(), connect.clone(), self.name, fence.clone())
     }
 
     /// Returns the fence of the controller. Check it before a write to any system other than the

@@ -55,6 +55,11 @@ impl Clients {
         Self { limit: Arc::new(Semaphore::new(max_in_flight)), ..self.clone() }
     }
 
+    /// Returns clients with the connections of `client`, and the same limit.
+    pub(crate) fn with_connections(&self, client: Client) -> Self {
+        Self { inner: client, ..self.clone() }
+    }
+
     /// Returns a client with the `User-Agent` `ensemble/<version> (<name>)`.
     pub fn named(&self, name: &str) -> Client {
         self.fenced(name, Fence::open())

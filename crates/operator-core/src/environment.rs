@@ -6,6 +6,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     client::{Clients, MAX_IN_FLIGHT_LISTS, MAX_IN_FLIGHT_REVIEWS},
+    endpoint::Connect,
     fence::Fence,
     informer::{Informers, Scope},
     metrics::{Metrics, NoMetrics},
@@ -48,6 +49,8 @@ pub struct Environment {
     pub clients: Clients,
     /// Clients for requests within an admission review. They have their own limit.
     pub review_clients: Clients,
+    /// Connects to other addresses of the API server. `None`: it cannot.
+    pub connect: Option<Connect>,
     /// Informers of the process.
     pub informers: Informers,
     /// User that the process is authenticated as.
@@ -95,6 +98,7 @@ impl Environment {
         Self {
             clients,
             review_clients,
+            connect: None,
             informers,
             user,
             settings: Arc::default(),

@@ -11,7 +11,7 @@
 //! | [`status`], [`conditions`], [`events`] | status, conditions with common reasons, and Events |
 //! | [`admission`] | webhooks, admission policies, and conversions |
 //! | [`rbac`], [`manifests`] | permissions; roles, webhook configurations, and policies generated from the registrations |
-//! | [`client`], [`fence`] | limits on requests in flight; a fence that blocks the writes of a replica that does not lead |
+//! | [`client`], [`endpoint`], [`fence`] | limits on requests in flight; other addresses of the API server; a fence that blocks the writes of a replica that does not lead |
 //! | [`metrics`] | callbacks for a metrics backend |
 //! | [`kind`], [`error`], [`environment`] | kinds and keys of objects, classification of API errors, clients and settings |
 //! | [`rate_limit`] | token buckets |
@@ -46,6 +46,7 @@ pub mod client;
 mod cluster_leftovers;
 pub mod conditions;
 pub mod controller;
+pub mod endpoint;
 pub mod environment;
 pub mod error;
 pub mod events;

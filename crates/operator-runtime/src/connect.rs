@@ -9,6 +9,7 @@ use kube::{
     client::{Body, retry::RetryPolicy},
 };
 use operator_core::{
+    endpoint::{Connect, Endpoint},
     fence::Fence,
     metrics::{Metrics, NoMetrics},
 };
@@ -20,15 +21,21 @@ use tower::{ServiceBuilder, retry::RetryLayer, service_fn};
 /// # Errors
 /// Returns an error if no configuration exists or the kubeconfig is not readable.
 pub async fn connect() -> Result<Client> {
-    connect_measured(Arc::new(NoMetrics)).await
+    connect_to(configuration().await?, Arc::new(NoMetrics))
 }
 
-/// Returns a client like [`connect`] that reports every retried response to `metrics`.
+/// Returns a client for the cluster of `config` that reports every retried response to `metrics`.
 ///
 /// # Errors
-/// Returns the errors of [`connect`].
-pub async fn connect_measured(metrics: Arc<dyn Metrics>) -> Result<Client> {
-    client(configuration().await?, metrics).context("cannot use the cluster configuration")
+/// Returns an error if the address, the certificates, or the credentials are invalid.
+pub fn connect_to(config: Config, metrics: Arc<dyn Metrics>) -> Result<Client> {
+    client(config, metrics).context("cannot use the cluster configuration")
+}
+
+/// Returns a function that connects to other addresses of the API server of `config`, with the same
+/// credentials. Its clients report every retried response to `metrics`.
+pub fn connect_to_endpoints(config: Config, metrics: Arc<dyn Metrics>) -> Connect {
+    Arc::new(move |endpoint| client(at_endpoint(config.clone(), endpoint), metrics.clone()))
 }
 
 /// Returns a client like [`connect`] with its own connections and without retries, for callers that
@@ -50,6 +57,22 @@ pub async fn configuration() -> Result<Config> {
     Config::infer().await.context(
         "no usable cluster configuration; set KUBECONFIG to a valid kubeconfig, or run in a Pod with a ServiceAccount",
     )
+}
+
+fn at_endpoint(mut config: Config, endpoint: &Endpoint) -> Config {
+    if let Some(url) = &endpoint.url {
+        config.cluster_url = url.clone();
+        config.tls_server_name = None;
+    }
+    if let Some(authorities) = &endpoint.authorities {
+        config.root_cert = Some(authorities.clone());
+        config.accept_invalid_certs = false;
+    }
+    if endpoint.skip_tls_verify {
+        config.root_cert = None;
+        config.accept_invalid_certs = true;
+    }
+    config
 }
 
 /// Creates kube's client with its retries outside of the layer that counts responses.

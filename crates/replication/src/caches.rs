@@ -80,6 +80,11 @@ impl Caches {
         namespace.is_some_and(|namespace| !is_deleting(namespace.as_ref()))
     }
 
+    /// Returns the namespace of the manager.
+    pub(crate) fn manager_namespace(&self) -> &str {
+        &self.manager_namespace
+    }
+
     /// Returns the settings of impersonation.
     pub(crate) fn impersonation(&self) -> Impersonation {
         lookups::configuration(self.configurations.store()).impersonation()

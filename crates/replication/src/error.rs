@@ -4,6 +4,7 @@ use operator_core::{ReconcileError, error::chain, write::WriteError};
 
 use crate::{
     dependencies::DependencyError,
+    endpoint::EndpointError,
     gather::GatherError,
     identity::NoAccount,
     reasons::{FAILED, FINALIZER_FAILED, RECONCILE_FAILED, STATUS_UPDATE_FAILED, WRITE_FAILED},
@@ -32,6 +33,9 @@ pub(crate) enum Failure {
         /// The cause.
         message: String,
     },
+    /// The requests of the account cannot be sent.
+    #[error(transparent)]
+    Endpoint(#[from] EndpointError),
     /// The namespace of a TenantResource belongs to no Tenant.
     #[error(
         "the namespace {0} does not belong to a Tenant; create the TenantResource in a namespace of a Tenant, or \
@@ -93,6 +97,7 @@ impl ReconcileError for Error {
             Failure::Dependency(_)
             | Failure::Identity(_)
             | Failure::Impersonation { .. }
+            | Failure::Endpoint(_)
             | Failure::NoTenant(_)
             | Failure::Gather(_) => FAILED,
             Failure::Prune { .. } | Failure::Apply { .. } => RECONCILE_FAILED,

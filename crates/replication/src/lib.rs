@@ -13,7 +13,7 @@
 //! | `resource` | what the two kinds have in common |
 //! | `caches`, `triggers` | Tenants, namespaces, and settings; what triggers a reconcile |
 //! | `dependencies` | pure: `spec.dependsOn` |
-//! | `identity`, `impersonation` | who acts, and the clients that act as ServiceAccounts |
+//! | `identity`, `endpoint`, `impersonation` | who acts, and the clients that act as ServiceAccounts |
 //! | `target` | pure: the Tenants and namespaces that objects are created for |
 //! | `gather`, `reference`, `fast_template`, `generator` | copies, raw items, and generators become items |
 //! | `item`, `plan` | pure: items, field managers, and what is applied and pruned |
@@ -36,6 +36,7 @@ pub mod condition_types;
 mod controllers;
 mod dependencies;
 mod discovery;
+mod endpoint;
 mod error;
 mod fast_template;
 mod gather;

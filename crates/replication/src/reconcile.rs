@@ -28,6 +28,7 @@ use crate::{
     caches::Caches,
     dependencies,
     discovery::Discovery,
+    endpoint::endpoint,
     error::{Error, Failure},
     gather::{self, Scope},
     identity::{ACT_AS_MANAGER, Identity, identity},
@@ -81,7 +82,7 @@ impl<K: Replication> Reconciler<K> {
             objects: builder.objects().clone(),
             status: builder.status(),
             caches: Caches::build(builder),
-            clients: ImpersonatingClients::new(client.clone()),
+            clients: ImpersonatingClients::new(client.clone(), builder.connector()),
             discovery: Discovery::new(client.clone()),
             manager: SelfSubject::new(client.clone()),
             memo: Memo::default(),
@@ -235,7 +236,8 @@ impl<K: Replication> Reconciler<K> {
     }
 
     async fn actor(&self, object: &K) -> Result<Actor, Failure> {
-        let identity = identity(object, &self.caches.impersonation(), self.act_as_manager)?;
+        let settings = self.caches.impersonation();
+        let identity = identity(object, &settings, self.act_as_manager)?;
         let failed = |account: String, error: &dyn std::fmt::Display| Failure::Impersonation {
             account,
             message: error.to_string(),
@@ -248,8 +250,15 @@ impl<K: Replication> Reconciler<K> {
                 ServiceAccountReference::of_user(user)
             }
         };
-        let client = self.clients.of(&identity).map_err(|error| {
-            failed(account.as_ref().map(ServiceAccountReference::user_name).unwrap_or_default(), &error)
+        let endpoint = match identity {
+            Identity::Account(_) => {
+                endpoint(&self.client, &settings, self.caches.manager_namespace()).await?
+            }
+            Identity::Manager => None,
+        };
+        let client = self.clients.of(&identity, endpoint).map_err(|error| {
+            let account = account.as_ref().map(ServiceAccountReference::user_name);
+            failed(account.unwrap_or_default(), &chain(&error))
         })?;
         Ok(Actor { client, account })
     }

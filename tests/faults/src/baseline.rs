@@ -1,6 +1,6 @@
 //! Records baselines: workloads without a fault.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Result, bail, ensure};
 
@@ -26,6 +26,8 @@ pub struct Recording {
     pub writes: Vec<Record>,
     /// Number of frames, by resource and event type.
     pub frame_counts: Vec<(String, String, usize)>,
+    /// The writes of Leases by members, in the order of their responses.
+    pub lease_writes: Vec<Record>,
 }
 
 /// Expected result of a workload.
@@ -39,18 +41,18 @@ pub struct Baseline {
     pub writes: Vec<(Key, usize)>,
     /// Minimum number of frames, by resource and event type.
     pub frame_counts: Vec<(String, String, usize)>,
+    /// Effective writes of Leases by members, as in `writes`.
+    pub lease_writes: Vec<(Key, usize)>,
 }
 
-impl Baseline {
-    /// Returns the points at which a write fault can be injected: the key and its ordinal.
-    /// Time-dependent writes come last, so that the numbers of the others are stable.
-    pub fn points(&self) -> Vec<(Key, usize)> {
-        let points = |late: bool| {
-            let of_time = self.writes.iter().filter(move |(key, _)| key.depends_on_time() == late);
-            of_time.flat_map(|(key, count)| (1..=*count).map(|nth| (key.clone(), nth)))
-        };
-        points(false).chain(points(true)).collect()
-    }
+/// Returns the points at which a write fault can be injected: the key and its ordinal.
+/// Time-dependent writes come last, so that the numbers of the others are stable.
+pub fn points(writes: &[(Key, usize)]) -> Vec<(Key, usize)> {
+    let points = |late: bool| {
+        let of_time = writes.iter().filter(move |(key, _)| key.depends_on_time() == late);
+        of_time.flat_map(|(key, count)| (1..=*count).map(|nth| (key.clone(), nth)))
+    };
+    points(false).chain(points(true)).collect()
 }
 
 /// Combines several recordings into a baseline.
@@ -69,20 +71,8 @@ pub fn baseline(recordings: &[Recording]) -> Result<Baseline> {
             *most = (*made.max(&most.0), *deleted.max(&most.1));
         }
     }
-    let tallies: Vec<_> = recordings.iter().map(|recording| count_effective(&recording.writes)).collect();
-    let mut writes = Vec::new();
-    for key in tallies.iter().flat_map(BTreeMap::keys).collect::<std::collections::BTreeSet<_>>() {
-        let times: Vec<_> = tallies
-            .iter()
-            .map(|count_effective| count_effective.get(key).copied().unwrap_or_default())
-            .collect();
-        let (least, most) = (times.iter().min().copied(), times.iter().max().copied());
-        ensure!(
-            key.depends_on_time() || least == most,
-            "the number of writes differs without a fault: {key} {times:?} times"
-        );
-        writes.extend(least.filter(|least| *least > 0).map(|least| (key.clone(), least)));
-    }
+    let writes = common(recordings, |recording| &recording.writes)?;
+    let lease_writes = common(recordings, |recording| &recording.lease_writes)?;
     let frame_counts = first.frame_counts.iter().filter_map(|(resource, event, _)| {
         let count = |recording: &Recording| {
             let count = recording.frame_counts.iter().find(|count| count.0 == *resource && count.1 == *event);
@@ -91,7 +81,24 @@ pub fn baseline(recordings: &[Recording]) -> Result<Baseline> {
         let least = recordings.iter().map(count).min().filter(|least| *least > 0)?;
         Some((resource.clone(), event.clone(), least))
     });
-    Ok(Baseline { end: first.end.clone(), counts, writes, frame_counts: frame_counts.collect() })
+    let frame_counts = frame_counts.collect();
+    Ok(Baseline { end: first.end.clone(), counts, writes, frame_counts, lease_writes })
+}
+
+/// Returns the effective writes of all recordings with their minimum count.
+fn common(recordings: &[Recording], writes: impl Fn(&Recording) -> &[Record]) -> Result<Vec<(Key, usize)>> {
+    let tallies: Vec<_> = recordings.iter().map(|recording| count_effective(writes(recording))).collect();
+    let mut common = Vec::new();
+    for key in tallies.iter().flat_map(BTreeMap::keys).collect::<BTreeSet<_>>() {
+        let times: Vec<_> = tallies.iter().map(|tally| tally.get(key).copied().unwrap_or_default()).collect();
+        let (least, most) = (times.iter().min().copied(), times.iter().max().copied());
+        ensure!(
+            key.depends_on_time() || least == most,
+            "the number of writes differs without a fault: {key} {times:?} times"
+        );
+        common.extend(least.filter(|least| *least > 0).map(|least| (key.clone(), least)));
+    }
+    Ok(common)
 }
 
 /// Counts effective writes. Writes without an effect need no faults.
@@ -126,7 +133,7 @@ mod tests {
             recordings(vec![write("pods", true), write("pods", false), status(), status()]),
             recordings(vec![write("pods", true), status()]),
         ];
-        let points = baseline(&looks).unwrap().points();
+        let points = points(&baseline(&looks).unwrap().writes);
         let points: Vec<_> = points.iter().map(|(key, nth)| (key.resource.as_str(), *nth)).collect();
         assert_eq!(points, [("pods", 1), ("podsets.x/status", 1)]);
     }

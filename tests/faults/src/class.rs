@@ -31,6 +31,10 @@ const ALL: &[NumberedDescription] = &[
     (16, "leader killed, paused past its Lease, partitioned"),
     (17, "clock five minutes ahead, or behind, of the other replica's"),
     (19, "modifications by a third party"),
+    (
+        20,
+        "requests of a PostgreSQL member for its Lease: response lost, 409, 500, 429 or 503 or 504, 403, slow",
+    ),
 ];
 
 impl Class {

@@ -15,6 +15,8 @@ use crate::{
 pub enum Injection {
     /// A fault for requests.
     Requests {
+        /// Who sends them.
+        sender: Sender,
         /// The requests.
         which: Which,
         /// The fault.
@@ -35,6 +37,15 @@ pub enum Injection {
     Outage(Outage),
     /// A third party modifies objects.
     Modify(fn(&str) -> Vec<Step>),
+}
+
+/// Who sends requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sender {
+    /// The manager.
+    Manager,
+    /// The members of PostgresClusters.
+    Members,
 }
 
 /// A fault for frames.

@@ -6,11 +6,14 @@ use std::{
 };
 
 use crate::{
-    baseline::Baseline,
+    baseline::{Baseline, points},
     class::Class,
     id::RunId,
-    injection::{End, Expiry, FrameFilter, Injection, Outage, Trigger},
-    proxy::rules::{Fault, FrameFault, Which},
+    injection::{End, Expiry, FrameFilter, Injection, Outage, Sender, Trigger},
+    proxy::{
+        request_info::Key,
+        rules::{Fault, FrameFault, Which},
+    },
     workload::{self, Workload},
 };
 
@@ -18,6 +21,8 @@ use crate::{
 const REFUSED: Duration = Duration::from_millis(1_500);
 /// Duration for which changes are hidden.
 const HIDDEN: Duration = Duration::from_millis(700);
+/// Delay of requests for a Lease. Longer than the time between two attempts to renew it.
+const SLOW_LEASE: Duration = Duration::from_millis(600);
 /// Delay of late frames.
 const LATE: Duration = Duration::from_millis(300);
 
@@ -86,18 +91,19 @@ fn injections(class: Class, workload: &Workload, baseline: &Baseline, latency: f
             .into(),
         17 => [("ahead", 300), ("behind", -300)].map(clock).into(),
         19 => third_party_changes(workload),
+        20 => leases(baseline),
         _ => Vec::new(),
     }
 }
 
 /// Plans one fault for each write.
 fn writes(baseline: &Baseline, fault: impl Fn(usize) -> Fault) -> PlannedInjections {
-    let points = baseline.points().into_iter().enumerate();
+    let points = points(&baseline.writes).into_iter().enumerate();
     points
         .map(|(place, (key, nth))| {
             let description = format!("{key}, time {nth}");
-            let injection =
-                Injection::Requests { which: Which::Nth(key, nth), fault: fault(place), heal_after: None };
+            let (sender, which) = (Sender::Manager, Which::Nth(key, nth));
+            let injection = Injection::Requests { sender, which, fault: fault(place), heal_after: None };
             (format!("w{}", place + 1), injection, description)
         })
         .collect()
@@ -121,7 +127,8 @@ fn refusals(baseline: &Baseline) -> PlannedInjections {
             let fault = Fault::Answer { code, retry_after: None };
             let description = format!("{verb} {resource} returns {code} for {REFUSED:?}");
             let point = format!("{verb}-{}-{code}", resource.replace('/', "-"));
-            (point, Injection::Requests { which, fault, heal_after: Some(REFUSED) }, description)
+            let (sender, heal_after) = (Sender::Manager, Some(REFUSED));
+            (point, Injection::Requests { sender, which, fault, heal_after }, description)
         })
     };
     pairs.into_iter().flat_map(codes).collect()
@@ -146,7 +153,7 @@ fn hidden(baseline: &Baseline) -> PlannedInjections {
 }
 
 fn outdated_cache(baseline: &Baseline) -> PlannedInjections {
-    let points = baseline.points().into_iter().filter(|(key, _)| key.verb == "delete");
+    let points = points(&baseline.writes).into_iter().filter(|(key, _)| key.verb == "delete");
     let writes = points.map(|(key, nth)| (format!("{key}, time {nth}"), Trigger::Write(key, nth)));
     let gone = baseline.frame_counts.iter().filter(|(_, event, _)| event == "DELETED");
     let gone = gone
@@ -184,9 +191,46 @@ fn silences(baseline: &Baseline) -> PlannedInjections {
 
 fn slow(seconds: f64, latency: f64) -> (String, Injection, String) {
     let delay = Duration::from_secs_f64(seconds * latency);
-    let injection =
-        Injection::Requests { which: Which::Everything, fault: Fault::Delay(delay), heal_after: None };
+    let (sender, which) = (Sender::Manager, Which::Everything);
+    let injection = Injection::Requests { sender, which, fault: Fault::Delay(delay), heal_after: None };
     (format!("{seconds}s"), injection, format!("each request is delayed by {delay:?}"))
+}
+
+/// Plans faults for each write of a Lease by a member, and for all its requests for a while.
+fn leases(baseline: &Baseline) -> PlannedInjections {
+    let plan = |name: String, which: &Which, fault: Fault, heal_after, description: String| {
+        let injection =
+            Injection::Requests { sender: Sender::Members, which: which.clone(), fault, heal_after };
+        (name, injection, description)
+    };
+    let once = |(place, (key, nth)): (usize, (Key, usize))| {
+        let number = place + 1;
+        let description = format!("{key}, time {nth}");
+        let which = Which::Nth(key, nth);
+        let faults = [
+            ("lost", Fault::Lost),
+            ("conflict", Fault::Conflict),
+            ("error", Fault::Answer { code: 500, retry_after: None }),
+            ("overload", overload(place)),
+        ];
+        faults.map(|(name, fault)| plan(format!("{name}-{number}"), &which, fault, None, description.clone()))
+    };
+    let points = points(&baseline.lease_writes);
+    let all = Which::Everything;
+    let refused = Fault::Answer { code: 403, retry_after: None };
+    let for_a_while = [
+        ("refused", refused, format!("each request returns 403 for {REFUSED:?}")),
+        (
+            "slow",
+            Fault::Delay(SLOW_LEASE),
+            format!("each request is delayed by {SLOW_LEASE:?} for {REFUSED:?}"),
+        ),
+    ];
+    let for_a_while = for_a_while
+        .map(|(name, fault, description)| plan(name.to_owned(), &all, fault, Some(REFUSED), description));
+    let has_members = !points.is_empty();
+    let once = points.into_iter().enumerate().flat_map(once);
+    once.chain(for_a_while.into_iter().filter(|_| has_members)).collect()
 }
 
 /// Plans reordered, duplicated, and delayed frames.
@@ -251,7 +295,6 @@ fn third_party_changes(workload: &Workload) -> PlannedInjections {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proxy::request_info::Key;
 
     fn baseline() -> Baseline {
         let key = |verb: &str, resource: &str| Key {
@@ -293,6 +336,23 @@ mod tests {
             description[0].starts_with("create pods") && description[3].starts_with("create events"),
             "{description:?}"
         );
+    }
+
+    #[test]
+    fn plans_each_fault_for_each_write_of_a_lease() {
+        let key = |verb: &str| Key {
+            verb: verb.to_owned(),
+            resource: "leases.coordination.k8s.io".to_owned(),
+            name: "n/RUN".to_owned(),
+        };
+        let lease_writes = vec![(key("create"), 1), (key("update"), 2)];
+        let planned = leases(&Baseline { lease_writes, ..Baseline::default() });
+        let points: Vec<_> = planned.iter().map(|(point, ..)| point.as_str()).collect();
+        assert_eq!((points.len(), &points[..2]), (14, &["lost-1", "conflict-1"][..]));
+        assert!(planned.iter().all(|(_, injection, _)| {
+            matches!(injection, Injection::Requests { sender: Sender::Members, .. })
+        }));
+        assert_eq!(leases(&baseline()).len(), 0, "without members");
     }
 
     #[test]

@@ -66,7 +66,7 @@ async fn prepare(worker: &Worker, workload: &Workload, token: Token, patience: D
     if !(workload.before)(&name).is_empty() {
         until_idle(worker, token, IDLE).await?;
     }
-    worker.proxy.rules().forget(token);
+    worker.forget(token);
     Ok(())
 }
 
@@ -111,6 +111,7 @@ pub async fn record(worker: &Worker, workload: &Workload) -> Result<Recording> {
         counts: counts(token, &history),
         writes,
         frame_counts,
+        lease_writes: test_cluster.members.rules().writes(token),
     };
     clear(worker, token).await;
     Ok(recording)
@@ -125,8 +126,8 @@ fn log_of(worker: &Worker, since: u64, token: Token) -> Result<String> {
 
 async fn clear(worker: &Worker, token: Token) {
     worker.test_cluster.clear(token).await;
-    worker.proxy.rules().clear_faults(token);
-    worker.proxy.rules().forget(token);
+    worker.clear_faults(token);
+    worker.forget(token);
 }
 
 /// Executes a workload with a fault.

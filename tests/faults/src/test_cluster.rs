@@ -62,7 +62,7 @@ impl TestCluster {
         .await?;
         let client = cluster.client().await?;
         let observer = Observer::follow(&client);
-        let members = Members::start(&client);
+        let members = Members::start(&cluster, &client).await?;
         let next = AtomicU32::new(1);
         Ok(Self { cluster, client, observer, members, program: program.to_owned(), patience, next })
     }

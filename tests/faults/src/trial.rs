@@ -9,7 +9,7 @@ use anyhow::Result;
 
 use crate::{
     baseline::Baseline,
-    injection::{Expiry, Injection, Trigger},
+    injection::{Expiry, Injection, Sender, Trigger},
     kinds::OBSERVED,
     observer::{Change, State},
     oracle::{
@@ -118,26 +118,27 @@ impl<'t> Trial<'t> {
 
     pub(crate) fn arm(&mut self) {
         let (token, proxy) = (self.token, &self.worker.proxy);
-        let inject_request = |which: &Which, fault: &Fault| {
-            proxy.rules().add_request_fault(RequestRule {
-                token,
-                which: which.clone(),
-                fault: fault.clone(),
-            });
-        };
+        let rule =
+            |which: &Which, fault: &Fault| RequestRule { token, which: which.clone(), fault: fault.clone() };
         let inject_frame = |resource: Option<&String>, event: Option<&String>, nth, fault| {
             let (resource, event) = (resource.cloned(), event.cloned());
             proxy.rules().add_frame_fault(FrameRule { token, resource, event, nth, fault });
         };
         match &self.planned.injection {
-            Injection::Requests { which, fault, .. } => inject_request(which, fault),
+            Injection::Requests { sender: Sender::Manager, which, fault, .. } => {
+                proxy.rules().add_request_fault(rule(which, fault));
+            }
+            Injection::Requests { sender: Sender::Members, which, fault, .. } => {
+                self.worker.test_cluster.members.rules().add_request_fault(rule(which, fault));
+            }
             Injection::Frames(frames) => {
                 for frame in frames {
                     inject_frame(frame.resource.as_ref(), frame.event.as_ref(), frame.nth, frame.fault);
                 }
             }
             Injection::OutdatedCache(Trigger::Write(key, nth)) => {
-                inject_request(&Which::Nth(key.clone(), *nth), &Fault::CrashAfter);
+                let which = Which::Nth(key.clone(), *nth);
+                proxy.rules().add_request_fault(rule(&which, &Fault::CrashAfter));
             }
             Injection::OutdatedCache(Trigger::Gone(resource)) => {
                 inject_frame(Some(resource), Some(&"DELETED".to_owned()), Some(1), FrameFault::Crash);
@@ -160,8 +161,9 @@ impl<'t> Trial<'t> {
 
     /// Removes the fault. Returns whether it was triggered.
     pub(crate) fn disarm(&mut self) -> bool {
+        let is_left = self.worker.clear_faults(self.token);
         let mut rules = self.worker.proxy.rules();
-        let is_left = rules.clear_faults(self.token) || rules.paged || !rules.expired.is_empty();
+        let is_left = is_left || rules.paged || !rules.expired.is_empty();
         if self.planned.id.class.is_exclusive() {
             (rules.paged, rules.expired) = (false, Vec::new());
         }
@@ -186,7 +188,7 @@ impl<'t> Trial<'t> {
         if let Injection::Requests { heal_after: Some(after), .. } = &self.planned.injection
             && self.began.elapsed() >= *after
         {
-            self.worker.proxy.rules().clear_faults(self.token);
+            self.worker.clear_faults(self.token);
         }
         Ok(())
     }

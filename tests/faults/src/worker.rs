@@ -104,6 +104,18 @@ impl Worker {
         kill_process(pid, signal).context("send the manager a signal")
     }
 
+    /// Removes all faults of a run. Returns whether a one-time fault was still pending.
+    pub fn clear_faults(&self, token: Token) -> bool {
+        let is_left = self.proxy.rules().clear_faults(token);
+        self.test_cluster.members.rules().clear_faults(token) || is_left
+    }
+
+    /// Drops the recorded requests of a run.
+    pub fn forget(&self, token: Token) {
+        self.proxy.rules().forget(token);
+        self.test_cluster.members.rules().forget(token);
+    }
+
     /// Reads the pending crash.
     pub fn crash(&self) -> Option<Token> {
         self.proxy.crash()

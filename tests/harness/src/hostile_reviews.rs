@@ -213,6 +213,7 @@ fn resource(resource: &Value) -> Option<(&str, Option<&str>, &'static str)> {
         "tenants" => "Tenant",
         "namespaces" => "Namespace",
         "services" => "Service",
+        "endpointslices" => "EndpointSlice",
         "ingresses" => "Ingress",
         "persistentvolumeclaims" => "PersistentVolumeClaim",
         "resourcequotas" => "ResourceQuota",

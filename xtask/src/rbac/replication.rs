@@ -6,7 +6,10 @@ use capsule::api::{
     v1beta2::{GlobalTenantResource, TenantResource},
 };
 use k8s_openapi::{
-    api::rbac::v1::{AggregationRule, ClusterRole},
+    api::{
+        core::v1::Secret,
+        rbac::v1::{AggregationRule, ClusterRole},
+    },
     apimachinery::pkg::apis::meta::v1::LabelSelector,
 };
 use operator_core::{
@@ -22,7 +25,8 @@ use crate::generate::{Generated, document};
 const AGGREGATE_TO_ADMIN: &str = "rbac.authorization.k8s.io/aggregate-to-admin";
 
 /// Returns a ClusterRole that lets the owners of Tenants write TenantResources, one for
-/// administrators, and the permissions with which the manager acts itself.
+/// administrators, the permissions with which the manager acts itself, and the permission to read
+/// the authorities of `spec.impersonation` of the CapsuleConfiguration.
 pub(super) fn file() -> Result<Generated> {
     let mut owners = writers::<TenantResource>("tenantresource-owner");
     let label = (AGGREGATE_TO_ADMIN.to_owned(), "true".to_owned());
@@ -38,11 +42,15 @@ pub(super) fn file() -> Result<Generated> {
         rules: None,
         ..manager.cluster_role()
     };
+    let authorities = Grant::new("replication-authorities", vec![rule::<Secret>(GET)]);
+    let namespace = Some(NAMESPACE);
     let documents = [
         document(&owners)?,
         document(&administrators)?,
         document(&aggregated)?,
         document(&manager.cluster_role_binding(NAMESPACE, ACCOUNT))?,
+        document(&authorities.role(namespace))?,
+        document(&authorities.role_binding(namespace, NAMESPACE, ACCOUNT))?,
     ];
     manifest("replication", &documents)
 }

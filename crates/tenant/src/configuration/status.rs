@@ -62,10 +62,7 @@ pub(super) fn ineffective_status(
 
 /// Returns the condition for the fields that are set and not enforced.
 fn fields_enforced(spec: &CapsuleConfigurationSpec) -> NewCondition {
-    let fields = [
-        ("spec.impersonation.endpoint", spec.impersonation.as_ref().is_some_and(has_connection)),
-        ("spec.events.namespace", spec.events.as_ref().is_some_and(has_namespace)),
-    ];
+    let fields = [("spec.events.namespace", spec.events.as_ref().is_some_and(has_namespace))];
     let set: Vec<_> = fields.into_iter().filter_map(|(path, set)| set.then_some(path)).collect();
     condition(&set)
 }
@@ -74,12 +71,6 @@ fn fields_enforced(spec: &CapsuleConfigurationSpec) -> NewCondition {
 /// that Kubernetes uses.
 fn has_namespace(events: &Value) -> bool {
     events["namespace"].as_str().is_some_and(|namespace| !["", "default"].contains(&namespace))
-}
-
-/// Returns whether impersonation has settings of its connection, which have no effect.
-fn has_connection(settings: &Value) -> bool {
-    let fields = ["endpoint", "caSecretNamespace", "caSecretName", "skipTlsVerify"];
-    fields.iter().filter_map(|field| settings.get(field)).any(|value| !is_blank(value))
 }
 
 /// Returns the message for a configuration that is in effect. It names a field that never has an
@@ -168,8 +159,8 @@ mod tests {
             find(&found.conditions, "FieldsEnforced").unwrap().message.clone()
         };
         assert_eq!(message(&configuration), "every field that is set is enforced");
-        configuration.spec.impersonation = Some(json!({ "endpoint": "https://proxy.example" }));
-        assert!(message(&configuration).ends_with(": spec.impersonation.endpoint"));
+        configuration.spec.events = Some(json!({ "namespace": "audit" }));
+        assert!(message(&configuration).ends_with(": spec.events.namespace"));
     }
 
     #[test]
@@ -197,17 +188,6 @@ mod tests {
             let conditions = conditions(spec.clone());
             assert!(is_true(&conditions, "FieldsEnforced"), "{spec}");
             assert_eq!(find(&conditions, READY).unwrap().message, "reconciled", "{spec}");
-        }
-        for (spec, path) in [
-            (
-                json!({ "impersonation": { "endpoint": "https://proxy.example" } }),
-                "spec.impersonation.endpoint",
-            ),
-            (json!({ "impersonation": { "skipTlsVerify": true } }), "spec.impersonation.endpoint"),
-            (json!({ "events": { "namespace": "audit" } }), "spec.events.namespace"),
-        ] {
-            let message = &find(&conditions(spec.clone()), "FieldsEnforced").unwrap().message.clone();
-            assert!(message.ends_with(&format!(": {path}")), "{spec}: {message}");
         }
         let conditions = conditions(json!({ "admission": { "serviceName": "capsule-webhook-service" } }));
         assert!(is_true(&conditions, READY) && is_true(&conditions, "FieldsEnforced"));

@@ -10,7 +10,7 @@
 //! volume_claims       classes and volumes of PersistentVolumeClaims
 //! pods                images, classes, and metadata of Pods
 //! services            types, external addresses, and keys of Services
-//! service_metadata    sets labels and annotations on Services
+//! service_metadata    sets labels and annotations on Services and EndpointSlices
 //! promotions          who may promote ServiceAccounts
 //! cordoning           denies changes in cordoned namespaces
 //! managed_objects     denies writes to the objects that the controller manages
@@ -82,10 +82,11 @@ pub(crate) fn webhooks() -> Vec<Webhook> {
         .build();
     let namespaces = [namespaces::mutating_webhook(), namespaces::validating_webhook()];
     let managed = [managed_objects::webhook(), shared_quota::webhook()];
-    let services = [service_metadata::webhook(), services::webhook()];
-    let content = [ingresses::webhooks(), volume_claims::webhooks(), pods::webhooks(), services];
-    let all =
-        [tenants, name_label::webhook(), cordoning::webhook()].into_iter().chain([promotions::webhook()]);
+    let content =
+        [ingresses::webhooks(), volume_claims::webhooks(), pods::webhooks(), service_metadata::webhooks()];
+    let all = [tenants, name_label::webhook(), cordoning::webhook()]
+        .into_iter()
+        .chain([promotions::webhook(), services::webhook()]);
     let all = all.chain(class_webhooks::webhooks());
     all.chain(namespaces).chain(managed).chain(content.into_iter().flatten()).collect()
 }

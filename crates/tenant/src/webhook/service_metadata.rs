@@ -1,8 +1,14 @@
-//! Sets the labels and annotations of Services. Kubernetes copies the labels to their
-//! EndpointSlices.
+//! Sets the labels and annotations of Services, and of EndpointSlices that Kubernetes does not
+//! write itself.
+//!
+//! Kubernetes copies the labels of a Service to its EndpointSlices, and overwrites their
+//! annotations.
 
 use capsule::api::v1beta2::{AdditionalMetadata, Tenant};
-use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::{
+    api::{core::v1::Service, discovery::v1::EndpointSlice},
+    apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement},
+};
 use operator_core::admission::{
     BoxError, CREATE, Caches, Metadata, Mutation, Mutator, Request, UPDATE, Webhook, target,
 };
@@ -10,12 +16,27 @@ use operator_core::admission::{
 use super::{in_tenants, tenant_resolver::TenantResolver};
 use crate::additional_metadata::add;
 
-/// Returns the webhook.
-pub(super) fn webhook() -> Webhook {
-    Webhook::mutating::<ServiceMetadataMutator>("service-metadata")
-        .on(target::<Service>(CREATE | UPDATE))
-        .in_namespaces(in_tenants())
-        .build()
+/// Label with the author of an EndpointSlice.
+const MANAGED_BY_LABEL: &str = "endpointslice.kubernetes.io/managed-by";
+/// Kubernetes as the author.
+const KUBERNETES: &str = "endpointslice-controller.k8s.io";
+
+/// Returns the webhooks.
+pub(super) fn webhooks() -> [Webhook; 2] {
+    let webhook = Webhook::mutating::<ServiceMetadataMutator>;
+    let services = webhook("service-metadata").on(target::<Service>(CREATE | UPDATE));
+    let slices = webhook("endpointslice-metadata").on(target::<EndpointSlice>(CREATE | UPDATE));
+    [services, slices.with_labels(by_others())].map(|webhook| webhook.in_namespaces(in_tenants()).build())
+}
+
+/// Selects the EndpointSlices that Kubernetes does not write.
+fn by_others() -> LabelSelector {
+    let by_others = LabelSelectorRequirement {
+        key: MANAGED_BY_LABEL.to_owned(),
+        operator: "NotIn".to_owned(),
+        values: Some(vec![KUBERNETES.to_owned()]),
+    };
+    LabelSelector { match_expressions: Some(vec![by_others]), match_labels: None }
 }
 
 /// Adds the metadata from `spec.serviceOptions` of the Tenant.

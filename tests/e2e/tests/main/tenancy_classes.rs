@@ -280,7 +280,7 @@ async fn unreadable_tenant_allows_no_class() {
 }
 
 #[tokio::test]
-async fn services_get_metadata_of_tenant() {
+async fn services_and_endpoint_slices_get_metadata_of_tenant() {
     let metadata = json!({ "labels": { "team": "oil" }, "annotations": { "example.com/cost": "7" } });
     let (env, manager) = start(json!({ "serviceOptions": { "additionalMetadata": metadata } })).await;
     let service = json!({
@@ -303,5 +303,17 @@ async fn services_get_metadata_of_tenant() {
     })
     .await
     .unwrap();
+    let slice = json!({
+        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
+        "metadata": { "name": "by-hand", "namespace": NAMESPACE }, "addressType": "IPv4",
+        "endpoints": [{ "addresses": ["10.10.1.1"] }], "ports": [{ "name": "web", "port": 80 }],
+    });
+    env.store(slice).await;
+    env.kubectl(&["label", "endpointslice", "by-hand", INSIDE, "team=mine", "--overwrite"]).await.unwrap();
+    let there = env.read(&["get", "endpointslice", "by-hand", INSIDE]).await["metadata"].clone();
+    assert_eq!(
+        (&there["labels"]["team"], &there["annotations"]["example.com/cost"]),
+        (&"oil".into(), &"7".into())
+    );
     manager.stop().await;
 }

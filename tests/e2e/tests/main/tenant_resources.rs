@@ -1,8 +1,11 @@
 //! Protection of replicated objects, and validation of templates, by the webhooks of the manager.
 
+use kube::core::DynamicObject;
 use serde_json::{Value, json};
 
-use crate::support::{GLOBAL_TENANT_RESOURCE, Manager, TENANT, TENANT_RESOURCE, TestEnv, Webhooks};
+use crate::support::{
+    Forwarder, GLOBAL_TENANT_RESOURCE, Manager, NAMESPACE, TENANT, TENANT_RESOURCE, TestEnv, Webhooks, path,
+};
 
 const MEMBER: &str = "oil-dev";
 const OWNER: &str = "--as=alice";
@@ -97,4 +100,67 @@ async fn templates_are_compiled_at_admission() {
         );
     }
     env.cluster.apply_yaml(&manifest("{{ .tenant.metadata.name | upper }}").to_string()).await.unwrap();
+}
+
+/// Waits until the resource r fails with this text.
+async fn until_failed(env: &TestEnv, text: &str) {
+    let fails = |object: &DynamicObject| {
+        let conditions = object.data["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        let ready = conditions.into_iter().find(|condition| condition["type"] == "Ready").unwrap_or_default();
+        ready["status"] == "False" && ready["message"].as_str().is_some_and(|message| message.contains(text))
+    };
+    env.until(&TENANT_RESOURCE, MEMBER, "r", &format!("to fail: {text}"), fails).await;
+}
+
+#[tokio::test]
+async fn requests_of_accounts_go_to_the_endpoint_of_the_configuration() {
+    let (env, _manager) = setup().await;
+    let impersonate = async |settings: Value| {
+        let patch = json!({ "spec": { "impersonation": settings } }).to_string();
+        let args = ["patch", "capsuleconfiguration", "default", "--type=merge", "--patch", &patch];
+        error(&env, &args).await
+    };
+    let map = |value: &str| {
+        spec(
+            json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "x" }, "data": { "a": value } }),
+        )
+    };
+    let denied = impersonate(json!({ "endpoint": "http://127.0.0.1" })).await;
+    assert!(denied.contains("must be an address that begins with https://"), "{denied}");
+
+    let forwarder = Forwarder::new(&env).await;
+    let endpoint = format!("https://{}", forwarder.address());
+    assert_eq!(impersonate(json!({ "endpoint": endpoint, "caSecretName": "authority" })).await, "");
+    env.create(&TENANT_RESOURCE, MEMBER, "r", map("1")).await;
+    until_failed(&env, "cannot read Secret ensemble-system/authority").await;
+    env.kubectl(&["apply", "-f", &path("deploy/rbac/optional/replication.yaml")]).await.unwrap();
+    let secret = |data: &str| {
+        let metadata = json!({ "name": "authority", "namespace": NAMESPACE });
+        env.store(
+            json!({ "apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": { "ca.crt": data } }),
+        )
+    };
+    secret("bm90aGluZw==").await;
+    until_failed(&env, "key ca.crt of Secret ensemble-system/authority").await;
+    let authority = "jsonpath={.clusters[0].cluster.certificate-authority-data}";
+    secret(&env.kubectl(&["config", "view", "--raw", "-o", authority]).await.unwrap()).await;
+    env.until_ready(&TENANT_RESOURCE, MEMBER, "r").await;
+
+    // Nobody answers at the endpoint, and the requests of accounts go nowhere else.
+    drop(forwarder);
+    env.change(&TENANT_RESOURCE, MEMBER, "r", map("2")).await;
+    until_failed(&env, "applying of 1 resources failed").await;
+    let value =
+        async || env.read(&["get", "configmap", "x", "--namespace", MEMBER]).await["data"]["a"].clone();
+    assert_eq!(value().await, "1");
+    let other = Forwarder::new(&env).await;
+    let trusting = json!({ "endpoint": other.address(), "skipTlsVerify": true });
+    assert_eq!(impersonate(trusting).await, "");
+    env.until_ready(&TENANT_RESOURCE, MEMBER, "r").await;
+    assert_eq!(value().await, "2");
+    drop(other);
+    assert_eq!(impersonate(Value::Null).await, "");
+    env.change(&TENANT_RESOURCE, MEMBER, "r", map("3")).await;
+    env.until_ready(&TENANT_RESOURCE, MEMBER, "r").await;
+    assert_eq!(value().await, "3");
 }

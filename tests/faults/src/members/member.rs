@@ -107,7 +107,7 @@ impl Member {
         let api = StatusApi::bind(config, status.clone(), Arc::new(Health::new())).await?;
         tokio::spawn(api.serve(stop.clone()));
         let timing = timing(Duration::from_secs(known.spec.failover.lease_seconds.into()))?;
-        let leases = Api::namespaced(shared.client.clone(), HOME);
+        let leases = Api::namespaced(shared.lease_client.clone(), HOME);
         // There is no fence: the next step stops a primary whose Lease has expired.
         let election = Election::start(leases, HOME, &cluster, format!("{member}_{pod_uid}"), timing, |_| {});
         Ok(Self {

@@ -1,8 +1,8 @@
 //! Simulates the members of PostgresClusters, as simulated nodes run no containers.
 //!
 //! Each Pod of a PostgresCluster is a task with parts of the instance manager: what it reads in its cluster,
-//! its decisions, its election, and its status API. PostgreSQL is a model. Faults do not affect the
-//! requests of the task.
+//! its decisions, its election, and its status API. PostgreSQL is a model. Its requests for the Lease
+//! go through a proxy that injects faults.
 //!
 //! The Pods have a node selector that no node meets, so that only this module reports their status.
 
@@ -18,6 +18,8 @@ use std::{
     },
 };
 
+use anyhow::{Context as _, Result};
+use cluster::Cluster;
 use futures::{Stream, StreamExt, future::ready};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
@@ -28,7 +30,7 @@ use kube::{
         watcher::{Config, watcher},
     },
 };
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use postgres::{CLUSTER_LABEL, PostgresCluster};
 use tokio::{
     sync::watch,
@@ -37,17 +39,27 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use self::{database::Databases, member::Member};
-use crate::{token::Token, workload::HOME};
+use crate::{
+    proxy::{self, Proxy, rules::Rules},
+    token::Token,
+    workload::HOME,
+};
+
+/// Name of the ServiceAccount of all members, and of its role.
+const ACCOUNT: &str = "members";
 
 /// Simulates the Pods of all PostgresClusters. Stops on drop.
 pub struct Members {
     shared: Arc<Shared>,
+    proxy: Proxy,
     _tasks: JoinSet<()>,
 }
 
 /// State that all members share.
 struct Shared {
     client: Client,
+    /// Sends the requests for Leases.
+    lease_client: Client,
     clusters: Store<PostgresCluster>,
     databases: Mutex<Databases>,
     /// Counts the changes of clusters and of databases.
@@ -64,10 +76,13 @@ struct Task {
 
 impl Members {
     /// Starts watching Pods and PostgresClusters.
-    pub fn start(client: &Client) -> Self {
+    pub async fn start(cluster: &Cluster, client: &Client) -> Result<Self> {
+        let proxy = Proxy::start(cluster.kubeconfig()).await?;
+        let lease_client = lease_client(cluster, &proxy).await?;
         let (clusters, writer) = reflector::store();
         let shared = Arc::new(Shared {
             client: client.clone(),
+            lease_client,
             clusters,
             databases: Mutex::default(),
             changes: watch::Sender::default(),
@@ -78,7 +93,12 @@ impl Members {
         let changes = watcher(api, Config::default()).default_backoff().reflect(writer);
         tasks.spawn(follow_clusters(shared.clone(), changes));
         tasks.spawn(run_pods(shared.clone()));
-        Self { shared, _tasks: tasks }
+        Ok(Self { shared, proxy, _tasks: tasks })
+    }
+
+    /// Returns the faults and the recorded requests for Leases.
+    pub fn rules(&self) -> MutexGuard<'_, Rules> {
+        self.proxy.rules()
     }
 
     /// Returns what the databases of a run must never do.
@@ -99,6 +119,22 @@ impl Shared {
         let [_, _, _, process] = std::process::id().to_be_bytes();
         [127, 128 | process, high, low.max(1)]
     }
+}
+
+/// Creates the ServiceAccount, and returns its client that sends through the proxy.
+async fn lease_client(cluster: &Cluster, proxy: &Proxy) -> Result<Client> {
+    let within = ["--namespace", HOME];
+    let account = format!("--serviceaccount={HOME}:{ACCOUNT}");
+    let (role, verbs) = (format!("--role={ACCOUNT}"), "--verb=get,create,update");
+    cluster.kubectl(&[&["create", "serviceaccount", ACCOUNT], &within[..]].concat()).await?;
+    let resource = "--resource=leases.coordination.k8s.io";
+    cluster.kubectl(&[&["create", "role", ACCOUNT, verbs, resource], &within[..]].concat()).await?;
+    cluster.kubectl(&[&["create", "rolebinding", ACCOUNT, &role, &account], &within[..]].concat()).await?;
+    let direct = cluster.service_account_kubeconfig(HOME, ACCOUNT).await?;
+    let kubeconfig = direct.with_extension("proxied");
+    proxy.lead(&direct, &kubeconfig)?;
+    let config = proxy::load(&kubeconfig).await?;
+    Client::try_from(config).context("create the client of the members")
 }
 
 async fn follow_clusters(shared: Arc<Shared>, changes: impl Stream) {

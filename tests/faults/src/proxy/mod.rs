@@ -171,7 +171,7 @@ impl Drop for Proxy {
     }
 }
 
-async fn load(kubeconfig: &Path) -> Result<Config> {
+pub(crate) async fn load(kubeconfig: &Path) -> Result<Config> {
     let read = Kubeconfig::read_from(kubeconfig)
         .with_context(|| format!("read the kubeconfig {}", kubeconfig.display()))?;
     Config::from_custom_kubeconfig(read, &KubeConfigOptions::default())

@@ -119,10 +119,11 @@ pub struct Key {
 
 impl Key {
     /// Returns whether the number of these writes depends on time, as for status, Events, and records on
-    /// volumes: one write can have several changes.
+    /// volumes: one write can have several changes. Leases are renewed.
     pub fn depends_on_time(&self) -> bool {
         let is_record = self.verb == "patch" && self.resource == "persistentvolumeclaims";
-        is_record || self.resource.ends_with("/status") || self.resource.starts_with("events")
+        let is_lease = self.resource.starts_with("leases");
+        is_lease || is_record || self.resource.ends_with("/status") || self.resource.starts_with("events")
     }
 }
 

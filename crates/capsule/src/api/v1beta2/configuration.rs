@@ -132,7 +132,9 @@ pub struct CapsuleConfigurationSpec {
     #[schemars(schema_with = "impersonation::schema")]
     pub impersonation: Option<Value>,
 
-    /// events has no effect. Events are created in the namespace of the object that they regard.
+    /// events has no effect. Events are created in the namespace of the object that they regard, and
+    /// those about cluster-scoped objects in the namespace default. The API server accepts them only
+    /// there and in kube-system.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::unstructured_object")]
     pub events: Option<Value>,

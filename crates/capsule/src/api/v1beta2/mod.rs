@@ -42,7 +42,7 @@ pub use self::{
     global_resource_quota::{
         GlobalResourceQuota, GlobalResourceQuotaSpec, GlobalResourceQuotaStatus, NamespaceUsage, QuotaUsage,
     },
-    impersonation::Impersonation,
+    impersonation::{Impersonation, InvalidEndpoint, SecretKey},
     ingress::{HostnameCollisionScope, IngressOptions},
     lists::{AdditionalMetadata, AllowedList, DefaultAllowedList, ForbiddenList, SelectorAllowedList},
     namespace_options::{NamespaceOptions, RequiredMetadata, SelectedMetadata},

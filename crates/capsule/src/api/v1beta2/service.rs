@@ -9,8 +9,8 @@ use super::{AdditionalMetadata, ForbiddenList};
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ServiceOptions {
-    /// additionalMetadata contains labels and annotations for every Service. Kubernetes copies the
-    /// labels to its EndpointSlices.
+    /// additionalMetadata contains labels and annotations for every Service, and for EndpointSlices
+    /// that Kubernetes does not write itself. To those of a Service, Kubernetes copies the labels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub additional_metadata: Option<AdditionalMetadata>,
 

@@ -30,13 +30,18 @@ impl Forwarder {
         Self { port, open, _tasks: tasks }
     }
 
+    /// Returns the address, with a port.
+    pub(crate) fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
     /// Returns the account with a kubeconfig that connects through the forwarder.
     pub(crate) fn lead(&self, env: &TestEnv, account: &Account) -> Account {
         let direct = format!("https://127.0.0.1:{}", env.cluster.record().ports.api_server);
         let kubeconfig = std::fs::read_to_string(account.kubeconfig()).unwrap();
         assert!(kubeconfig.contains(&direct));
         let path: PathBuf = account.kubeconfig().with_extension("forwarded");
-        let text = kubeconfig.replace(&direct, &format!("https://127.0.0.1:{}", self.port));
+        let text = kubeconfig.replace(&direct, &format!("https://{}", self.address()));
         std::fs::write(&path, text).unwrap();
         account.with(path)
     }
