@@ -6,6 +6,8 @@
 //! - a *free* Lease: its holder released it after its work had stopped, or it has never been held
 //! - a Lease that this candidate has observed unchanged for a whole lease duration
 //! - the version that this candidate wrote when it last led (a *renewal*)
+//! - a version with its own identity, if it has just sent the first of these writes, and the response
+//!   was lost
 //!
 //! The candidate leads until the renew deadline, counted from the *start* of that write. Its
 //! successor starts at least a lease duration after it observed the result of that write. The
@@ -129,6 +131,8 @@ pub struct Machine {
     expired: Option<String>,
     /// The version that this candidate wrote as the leader, unless a later write is known.
     own: Option<String>,
+    /// Start of an acquisition whose response was lost.
+    acquiring: Option<Moment>,
     /// Time until which this candidate leads.
     until: Moment,
     /// Start of the write by which this candidate leads.
@@ -151,6 +155,7 @@ impl Machine {
             observed: None,
             expired: None,
             own: None,
+            acquiring: None,
             until: Moment::ZERO,
             renewed_at: Moment::ZERO,
             next_read: Some(now),
@@ -277,15 +282,25 @@ impl Machine {
     /// Decides whether this candidate still owns a version that it read. Until the deadline, it
     /// still owns a Lease that was emptied, or that was deleted and then created by another
     /// candidate.
+    ///
+    /// It also owns a version with its identity if it has sent an acquisition, and does not know the
+    /// result: nobody else knows the identity before, and nobody else can lead within the deadline
+    /// after. It leads with the renewal of this version.
     fn check_ownership(&mut self, now: Moment, record: &LeaseRecord) {
-        let is_own = record.holder == self.identity || (record.holder.is_empty() && !record.free);
+        let has_identity = record.holder == self.identity;
+        let is_own = has_identity || (record.holder.is_empty() && !record.free);
         let is_exclusive = now < self.until || self.own.as_ref() == Some(&record.version);
-        if is_own && is_exclusive {
+        let is_acquired = has_identity && self.is_acquiring(now);
+        if (is_own && is_exclusive) || is_acquired {
             self.own = Some(record.version.clone());
         } else {
             self.own = None;
             self.lose(LossReason::HolderChanged);
         }
+    }
+
+    fn is_acquiring(&self, now: Moment) -> bool {
+        self.acquiring.is_some_and(|started| now < started + self.timing.renew_deadline())
     }
 
     fn observe(&mut self, now: Moment, record: LeaseRecord, live: bool) {
@@ -313,6 +328,9 @@ impl Machine {
     /// Processes the result of [`Step::Write`]. `started` is the time immediately before the request
     /// was sent; a later one lets two candidates lead at the same time.
     pub fn write_done(&mut self, write: &Write, started: Moment, now: Moment, written: WriteResult) {
+        if matches!(write, Write::Acquire(_)) && !self.is_acquiring(now) {
+            self.acquiring = Some(started);
+        }
         match written {
             WriteResult::Committed(version) => self.committed(write, started, now, version),
             WriteResult::Rejected => self.wait_after_failure(now, now),
@@ -336,6 +354,7 @@ impl Machine {
             Write::Create | Write::Release(_) => false,
         };
         self.observed = Some(Observed { record, since: now, read_at: Some(now) });
+        self.acquiring = None;
         self.own = leads.then_some(version);
         if leads {
             self.renewed_at = started;

@@ -185,6 +185,41 @@ fn own_lease_with_unknown_version_must_age_after_leadership() {
     assert_eq!(next(&mut machine, seconds(12)), Step::Wait(seconds(27)));
 }
 
+/// Returns a machine whose acquisition at second 1 had no response.
+fn acquiring() -> Machine {
+    let mut machine = candidate();
+    machine.read_done(Duration::ZERO, Ok(Some(LeaseRecord { free: true, ..record("1", "") })));
+    machine.write_done(&Write::Acquire("1".into()), seconds(1), seconds(3), WriteResult::Unknown);
+    machine
+}
+
+#[test]
+fn acquisition_whose_response_was_lost_is_renewed_at_once() {
+    let mut machine = acquiring();
+    machine.read_done(seconds(5), Ok(Some(record("2", "identity"))));
+    assert_eq!(machine.leads_until(), Duration::ZERO, "a read is no proof");
+    assert_writes(&mut machine, seconds(5), Write::Renew("2".into()), WriteResult::Committed("3".into()));
+    assert_eq!(machine.leads_until(), seconds(15));
+}
+
+#[test]
+fn lost_acquisition_that_is_found_too_late_must_age() {
+    for (at, holder) in [(11, "identity"), (5, "other"), (5, "")] {
+        let mut machine = acquiring();
+        machine.read_done(seconds(at), Ok(Some(record("2", holder))));
+        assert_eq!(next(&mut machine, seconds(at)), Step::Wait(seconds(at + 15)), "{holder} at {at} s");
+    }
+}
+
+#[test]
+fn resigning_candidate_releases_a_lease_that_it_acquired_without_a_response() {
+    let mut machine = acquiring();
+    machine.read_done(seconds(5), Ok(Some(record("2", "identity"))));
+    machine.resign(seconds(5));
+    assert_writes(&mut machine, seconds(5), Write::Release("2".into()), WriteResult::Committed("3".into()));
+    assert_eq!(next(&mut machine, seconds(5)), Step::Done);
+}
+
 #[test]
 fn lease_duration_counts_from_start_of_write() {
     let mut machine = candidate();

@@ -7,6 +7,7 @@ use cluster::wait::eventually;
 
 use crate::{
     manager::install,
+    rollout::replace_pods,
     support::{Kubectl, NODES, PATIENCE, exclusive, shared},
 };
 
@@ -87,6 +88,25 @@ impl Kubectl {
         self.args(&["exec", "application", "--", "bash", "-c", &script]).await.unwrap()
     }
 
+    /// Returns the UID and the restarts of each member.
+    async fn lives(&self) -> String {
+        let fields = "{.metadata.uid} {.status.containerStatuses[*].restartCount}{\"\\n\"}";
+        let output = format!("jsonpath={{range .items[*]}}{fields}{{end}}");
+        let members = ["get", "pods", "--selector=lukeb0nd.com/cluster=shop", "--output", &output];
+        self.args(&members).await.unwrap()
+    }
+
+    /// Waits until the writer has more rows acknowledged.
+    async fn until_written(&self) {
+        let count = async || -> anyhow::Result<usize> {
+            let count = self.exec("application", "cat /tmp/acknowledged 2> /dev/null | wc -l").await?;
+            Ok(count.trim().parse()?)
+        };
+        let before = count().await.unwrap();
+        let written = async || Ok(count().await? > before);
+        eventually("more rows to be acknowledged", PATIENCE, written).await.unwrap();
+    }
+
     async fn primary(&self) -> String {
         self.run("get pgc shop -o jsonpath={.status.primary.current}").await.unwrap()
     }
@@ -133,7 +153,7 @@ async fn rows_survive_the_deletion_of_the_primary() {
 }
 
 #[tokio::test]
-async fn drain_of_every_node_disrupts_one_member_at_a_time() {
+async fn upgrade_of_the_manager_and_drain_of_every_node_lose_no_row() {
     let exclusive = exclusive().await;
     install(exclusive.cluster).await;
     let kubectl = Kubectl::new(exclusive.cluster, "drained-shop").await;
@@ -141,6 +161,15 @@ async fn drain_of_every_node_disrupts_one_member_at_a_time() {
     kubectl.until_evictable("shop").await;
     let mut writer =
         kubectl.command().args(["exec", "application", "--", "bash", "-c", WRITE]).spawn().unwrap();
+    // The Pods of the manager are replaced, as in an upgrade. No member restarts.
+    kubectl.until_written().await;
+    let members = kubectl.lives().await;
+    assert_eq!(members.lines().count(), 3, "{members}");
+    replace_pods(&kubectl).await;
+    kubectl.until_complete().await;
+    kubectl.until_written().await;
+    assert_eq!(kubectl.lives().await, members);
+    // A drain disrupts one member at a time.
     for node in NODES {
         let members = "--pod-selector=lukeb0nd.com/cluster=shop";
         kubectl.args(&["drain", node, "--delete-emptydir-data", "--timeout=120s", members]).await.unwrap();

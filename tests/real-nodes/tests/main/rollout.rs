@@ -193,7 +193,7 @@ async fn rollout_fails_no_request() {
 }
 
 /// Restarts the Deployment, and waits until the old Pods are gone.
-async fn replace_pods(kubectl: &Kubectl) {
+pub(crate) async fn replace_pods(kubectl: &Kubectl) {
     kubectl.run(&format!("rollout restart deployment/ensemble-manager -n {MANAGER}")).await.unwrap();
     kubectl
         .run(&format!("rollout status deployment/ensemble-manager -n {MANAGER} --timeout=120s"))
