@@ -183,6 +183,7 @@ mod tests {
             json!({ "impersonation": {} }),
             json!({ "impersonation": { "endpoint": "", "caSecretName": "", "skipTlsVerify": false } }),
             json!({ "impersonation": { "caSecretKey": "ca.crt", "tenantDefaultServiceAccount": "replicator" } }),
+            json!({ "impersonation": { "endpoint": "https://proxy.example", "skipTlsVerify": true } }),
             json!({ "administrators": [], "protectedNamespaceRegex": "", "overrides": {}, "events": { "namespace": "default" }, "admission": {} }),
         ] {
             let conditions = conditions(spec.clone());

@@ -10,7 +10,10 @@ use std::{
 
 use cluster::{TestNamespace, wait::eventually};
 use k8s_openapi::api::core::v1::Pod;
-use kube::Api;
+use kube::{
+    Api,
+    api::{Patch, PatchParams},
+};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -43,7 +46,11 @@ struct Replicas<'s> {
 }
 
 impl<'s> Replicas<'s> {
+    /// Starts all replicas. None can lead before all of them know the Leases: a replica that starts
+    /// alone leads every controller.
     async fn start(env: &'s TestEnv) -> Self {
+        let held = json!({ "spec": { "holderIdentity": "test", "leaseDurationSeconds": 600 } });
+        patch_leases(env, &held).await;
         let mut accounts = Vec::new();
         for number in 0..REPLICAS {
             accounts.push(env.replica(&format!("replica-{number}"), &CONTROLLERS).await);
@@ -54,6 +61,15 @@ impl<'s> Replicas<'s> {
         for number in 0..REPLICAS {
             replicas.start_replica(number);
         }
+        for account in &replicas.accounts {
+            let read = async || Ok(has_read_leases(env, account));
+            eventually("a replica to read all Leases", PATIENCE, read).await.unwrap();
+        }
+        let released = json!({
+            "metadata": { "annotations": { "ensemble.example.com/released": "test" } },
+            "spec": { "holderIdentity": "" },
+        });
+        patch_leases(env, &released).await;
         replicas
     }
 
@@ -252,6 +268,20 @@ async fn replicas_survive_random_kills_without_two_leaders() {
         replicas.disruptions
     );
     assert!(hands > usize::try_from(kills / 10).unwrap(), "{hands} hand-overs");
+}
+
+async fn patch_leases(env: &TestEnv, patch: &Value) {
+    let leases = env.leases().await;
+    for controller in CONTROLLERS {
+        let name = format!("ensemble-{controller}");
+        leases.patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+    }
+}
+
+fn has_read_leases(env: &TestEnv, account: &Account) -> bool {
+    let reads = env.requests(account).filter(|entry| entry.resource == "leases" && entry.verb == "get");
+    let names: BTreeSet<_> = reads.entries.into_iter().map(|entry| entry.name).collect();
+    names.len() == CONTROLLERS.len()
 }
 
 /// Asserts that the controllers are distributed over three replicas.
