@@ -55,9 +55,9 @@ impl Clients {
         Self { limit: Arc::new(Semaphore::new(max_in_flight)), ..self.clone() }
     }
 
-    /// Returns clients with the connections of `client`, and the same limit.
+    /// Returns clients with the connections of `client`, and a limit of their own.
     pub(crate) fn with_connections(&self, client: Client) -> Self {
-        Self { inner: client, ..self.clone() }
+        Self { inner: client, ..self.with_own_limit(MAX_IN_FLIGHT) }
     }
 
     /// Returns a client with the `User-Agent` `ensemble/<version> (<name>)`.

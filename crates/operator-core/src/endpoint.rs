@@ -49,8 +49,9 @@ impl Connector {
         Self { clients, connect, name, fence }
     }
 
-    /// Returns a client with connections of its own. It shares the limit on requests in flight with
-    /// the client of the controller, and its writes fail if this replica does not lead.
+    /// Returns a client with connections and a limit on requests in flight of its own, so that an
+    /// endpoint that does not respond delays no other requests. Its writes fail if this replica does
+    /// not lead.
     ///
     /// # Errors
     /// Returns an error if the process cannot connect to endpoints, or if the endpoint is invalid.
@@ -58,5 +59,50 @@ impl Connector {
         let connect = self.connect.as_ref().ok_or(ConnectError::Unsupported)?;
         let client = connect(endpoint).map_err(ConnectError::Invalid)?;
         Ok(self.clients.with_connections(client).fenced(self.name, self.fence.clone()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{convert::Infallible, future::pending};
+
+    use http::{Request, Response};
+    use kube::client::Body;
+    use tower::service_fn;
+
+    use super::*;
+    use crate::client::MAX_IN_FLIGHT;
+
+    fn silent() -> Client {
+        let service = service_fn(|_: Request<Body>| pending::<Result<Response<Body>, Infallible>>());
+        Client::new(service, "default")
+    }
+
+    fn responsive() -> Client {
+        let service = service_fn(async |_: Request<Body>| {
+            Ok::<_, Infallible>(Response::new(Body::from(b"{}".to_vec())))
+        });
+        Client::new(service, "default")
+    }
+
+    fn request() -> Request<Body> {
+        Request::get("/api/v1/pods").body(Body::empty()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn endpoint_that_does_not_respond_delays_no_other_requests() {
+        let clients = Clients::new(responsive());
+        let connector =
+            Connector::new(clients.clone(), Some(Arc::new(|_| Ok(silent()))), "test", Fence::open());
+        let client = connector.client(&Endpoint::default()).unwrap();
+        let waiting: Vec<_> = (0..=MAX_IN_FLIGHT)
+            .map(|_| {
+                let client = client.clone();
+                tokio::spawn(async move { client.send(request()).await.is_ok() })
+            })
+            .collect();
+        tokio::task::yield_now().await;
+        clients.named("other").send(request()).await.unwrap();
+        assert!(waiting.iter().all(|request| !request.is_finished()));
     }
 }

@@ -152,6 +152,17 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn authorities_that_are_no_certificates_are_an_error() {
+        let config = Config::new("https://127.0.0.1:1".parse().unwrap());
+        let connect = connect_to_endpoints(config, Arc::new(NoMetrics));
+        let endpoint =
+            |authority: &[u8]| Endpoint { authorities: Some(vec![authority.into()]), ..Endpoint::default() };
+        for authority in [&b"garbage"[..], b"", &[0x30; 4096]] {
+            assert!(connect(&endpoint(authority)).is_err(), "{authority:?}");
+        }
+    }
+
+    #[tokio::test]
     async fn closed_fence_prevents_retry_of_write() {
         let (fence, requests) = (Fence::open(), Arc::new(AtomicUsize::new(0)));
         let (server_fence, server_requests) = (fence.clone(), requests.clone());

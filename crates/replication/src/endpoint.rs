@@ -3,7 +3,7 @@
 use capsule::api::v1beta2::{Impersonation, InvalidEndpoint, SecretKey};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
-use operator_core::endpoint::{ConnectError, Endpoint};
+use operator_core::endpoint::Endpoint;
 
 /// Reason why the endpoint cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -28,9 +28,6 @@ pub(crate) enum EndpointError {
         /// `namespace/name` of the Secret.
         secret: String,
     },
-    /// There is no client for the endpoint.
-    #[error("cannot use spec.impersonation of the CapsuleConfiguration")]
-    Connect(#[from] ConnectError),
 }
 
 /// Returns the endpoint of the settings. `None`: requests go where those of the manager go.

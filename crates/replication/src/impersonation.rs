@@ -12,8 +12,8 @@ use crate::identity::Identity;
 
 /// Header with the user to act as. The API server adds the groups of a ServiceAccount.
 const IMPERSONATE_USER: HeaderName = HeaderName::from_static("impersonate-user");
-/// Number of clients that are kept. All share the limits of the manager's client, and the
-/// connections to the endpoint.
+/// Number of clients that are kept. All share connections and limits: those of the manager's client,
+/// or those of the endpoint.
 const MAX_CLIENTS: usize = 32;
 
 /// Reason why no client acts as an account.
@@ -23,7 +23,7 @@ pub(crate) enum ActError {
     #[error("the name cannot be sent")]
     Name(#[from] InvalidHeaderValue),
     /// The endpoint cannot be used.
-    #[error(transparent)]
+    #[error("cannot connect as spec.impersonation of the CapsuleConfiguration says")]
     Connect(#[from] ConnectError),
 }
 
@@ -94,7 +94,7 @@ mod tests {
 
     use capsule::api::v1beta2::ServiceAccountReference;
     use http::Response;
-    use operator_core::{client::Clients, fence::Fence};
+    use operator_core::{client::Clients, error::chain, fence::Fence};
 
     use super::*;
 
@@ -174,7 +174,7 @@ mod tests {
         let own = recording("own", &Requests::default());
         let connector = Connector::new(Clients::new(own.clone()), None, "test", Fence::open());
         let clients = ImpersonatingClients::new(own, connector);
-        let error = clients.of(&account("a"), Some(endpoint("https://one:1"))).err().unwrap().to_string();
-        assert_eq!(error, "this process can connect to its own API server only");
+        let error = clients.of(&account("a"), Some(endpoint("https://one:1"))).err().unwrap();
+        assert!(chain(&error).ends_with("this process can connect to its own API server only"), "{error:?}");
     }
 }

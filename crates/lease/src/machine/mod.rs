@@ -131,7 +131,7 @@ pub struct Machine {
     expired: Option<String>,
     /// The version that this candidate wrote as the leader, unless a later write is known.
     own: Option<String>,
-    /// Start of an acquisition whose response was lost.
+    /// Start of an acquisition that no response has confirmed.
     acquiring: Option<Moment>,
     /// Time until which this candidate leads.
     until: Moment,

@@ -80,12 +80,10 @@ impl Impersonation {
     /// # Errors
     /// Returns an error if it is not an address of https. Credentials are sent to it.
     pub fn url(&self) -> Result<Option<Uri>, InvalidEndpoint> {
-        let Some(endpoint) = self.endpoint.as_deref().filter(|endpoint| !endpoint.is_empty()) else {
-            return Ok(None);
-        };
-        let invalid = || InvalidEndpoint(endpoint.to_owned());
+        let Some(endpoint) = non_empty(self.endpoint.as_ref()) else { return Ok(None) };
+        let invalid = || InvalidEndpoint(endpoint.clone());
         let with_scheme =
-            if endpoint.contains("://") { endpoint.to_owned() } else { format!("https://{endpoint}") };
+            if endpoint.contains("://") { endpoint.clone() } else { format!("https://{endpoint}") };
         let url: Uri = with_scheme.parse().map_err(|_| invalid())?;
         let is_usable = url.scheme_str() == Some("https") && url.host().is_some() && url.query().is_none();
         if is_usable { Ok(Some(url)) } else { Err(invalid()) }
@@ -94,25 +92,24 @@ impl Impersonation {
     /// Returns where the authorities of the endpoint are. `None`: they are those that the manager
     /// trusts, or no certificate is verified.
     pub fn authorities(&self, manager_namespace: &str) -> Option<SecretKey> {
-        let set = |value: &Option<String>| value.clone().filter(|value| !value.is_empty());
-        let name = set(&self.ca_secret_name).filter(|_| !self.skip_tls_verify)?;
-        let namespace = set(&self.ca_secret_namespace).unwrap_or_else(|| manager_namespace.to_owned());
+        let name = non_empty(self.ca_secret_name.as_ref()).filter(|_| !self.skip_tls_verify)?;
+        let namespace =
+            non_empty(self.ca_secret_namespace.as_ref()).unwrap_or_else(|| manager_namespace.to_owned());
         let key = if self.ca_secret_key.is_empty() { default_key() } else { self.ca_secret_key.clone() };
         Some(SecretKey { namespace, name, key })
     }
 
     /// Returns the default ServiceAccount of GlobalTenantResources.
     pub fn global_default(&self) -> Option<ServiceAccountReference> {
-        let set = |value: &Option<String>| value.clone().filter(|value| !value.is_empty());
         Some(ServiceAccountReference {
-            name: set(&self.global_default_service_account)?,
-            namespace: set(&self.global_default_service_account_namespace)?,
+            name: non_empty(self.global_default_service_account.as_ref())?,
+            namespace: non_empty(self.global_default_service_account_namespace.as_ref())?,
         })
     }
 
     /// Returns the default ServiceAccount of TenantResources in this namespace.
     pub fn tenant_default(&self, namespace: &str) -> Option<ServiceAccountReference> {
-        let name = self.tenant_default_service_account.clone().filter(|name| !name.is_empty())?;
+        let name = non_empty(self.tenant_default_service_account.as_ref())?;
         Some(ServiceAccountReference { name, namespace: namespace.to_owned() })
     }
 }
@@ -137,6 +134,11 @@ pub(super) fn schema(generator: &mut SchemaGenerator) -> Schema {
     let mut schema = Impersonation::json_schema(generator);
     schema.insert("x-kubernetes-preserve-unknown-fields".to_owned(), true.into());
     schema
+}
+
+/// Returns the value of a field. Capsule writes an unset field as an empty string.
+fn non_empty(value: Option<&String>) -> Option<String> {
+    value.filter(|value| !value.is_empty()).cloned()
 }
 
 fn default_key() -> String {
