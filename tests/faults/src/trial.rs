@@ -118,27 +118,23 @@ impl<'t> Trial<'t> {
 
     pub(crate) fn arm(&mut self) {
         let (token, proxy) = (self.token, &self.worker.proxy);
-        let rule =
-            |which: &Which, fault: &Fault| RequestRule { token, which: which.clone(), fault: fault.clone() };
+        let inject_request = |sender, which: &Which, fault: &Fault| {
+            let (which, fault) = (which.clone(), fault.clone());
+            self.worker.rules_of(sender).add_request_fault(RequestRule { token, which, fault });
+        };
         let inject_frame = |resource: Option<&String>, event: Option<&String>, nth, fault| {
             let (resource, event) = (resource.cloned(), event.cloned());
             proxy.rules().add_frame_fault(FrameRule { token, resource, event, nth, fault });
         };
         match &self.planned.injection {
-            Injection::Requests { sender: Sender::Manager, which, fault, .. } => {
-                proxy.rules().add_request_fault(rule(which, fault));
-            }
-            Injection::Requests { sender: Sender::Members, which, fault, .. } => {
-                self.worker.test_cluster.members.rules().add_request_fault(rule(which, fault));
-            }
+            Injection::Requests { sender, which, fault, .. } => inject_request(*sender, which, fault),
             Injection::Frames(frames) => {
                 for frame in frames {
                     inject_frame(frame.resource.as_ref(), frame.event.as_ref(), frame.nth, frame.fault);
                 }
             }
             Injection::OutdatedCache(Trigger::Write(key, nth)) => {
-                let which = Which::Nth(key.clone(), *nth);
-                proxy.rules().add_request_fault(rule(&which, &Fault::CrashAfter));
+                inject_request(Sender::Manager, &Which::Nth(key.clone(), *nth), &Fault::CrashAfter);
             }
             Injection::OutdatedCache(Trigger::Gone(resource)) => {
                 inject_frame(Some(resource), Some(&"DELETED".to_owned()), Some(1), FrameFault::Crash);

@@ -4,11 +4,12 @@ use std::{path::PathBuf, sync::Arc};
 
 use anyhow::{Context as _, Result};
 use cluster::Companion;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{
-    proxy::Proxy,
+    injection::Sender,
+    proxy::{Proxy, rules::Rules},
     test_cluster::TestCluster,
     token::Token,
     workload::{CONTROLLERS, EXCLUDED},
@@ -20,6 +21,8 @@ const QUICK: [&str; 3] = [
     "--leader-elect-renew-deadline=2s",
     "--leader-elect-retry-period=500ms",
 ];
+
+const SENDERS: [Sender; 2] = [Sender::Manager, Sender::Members];
 
 /// A manager process with its own proxy. A crash of one worker does not affect others.
 pub struct Worker {
@@ -104,16 +107,25 @@ impl Worker {
         kill_process(pid, signal).context("send the manager a signal")
     }
 
+    /// Returns the faults and the recorded requests of a sender.
+    pub fn rules_of(&self, sender: Sender) -> MutexGuard<'_, Rules> {
+        match sender {
+            Sender::Manager => self.proxy.rules(),
+            Sender::Members => self.test_cluster.members.rules(),
+        }
+    }
+
     /// Removes all faults of a run. Returns whether a one-time fault was still pending.
     pub fn clear_faults(&self, token: Token) -> bool {
-        let is_left = self.proxy.rules().clear_faults(token);
-        self.test_cluster.members.rules().clear_faults(token) || is_left
+        let pending = SENDERS.map(|sender| self.rules_of(sender).clear_faults(token));
+        pending.contains(&true)
     }
 
     /// Drops the recorded requests of a run.
     pub fn forget(&self, token: Token) {
-        self.proxy.rules().forget(token);
-        self.test_cluster.members.rules().forget(token);
+        for sender in SENDERS {
+            self.rules_of(sender).forget(token);
+        }
     }
 
     /// Reads the pending crash.

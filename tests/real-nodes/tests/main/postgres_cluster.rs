@@ -89,7 +89,7 @@ impl Kubectl {
     }
 
     /// Returns the UID and the restarts of each member.
-    async fn lives(&self) -> String {
+    async fn uids_and_restarts(&self) -> String {
         let fields = "{.metadata.uid} {.status.containerStatuses[*].restartCount}{\"\\n\"}";
         let output = format!("jsonpath={{range .items[*]}}{fields}{{end}}");
         let members = ["get", "pods", "--selector=lukeb0nd.com/cluster=shop", "--output", &output];
@@ -163,12 +163,12 @@ async fn upgrade_of_the_manager_and_drain_of_every_node_lose_no_row() {
         kubectl.command().args(["exec", "application", "--", "bash", "-c", WRITE]).spawn().unwrap();
     // The Pods of the manager are replaced, as in an upgrade. No member restarts.
     kubectl.until_written().await;
-    let members = kubectl.lives().await;
+    let members = kubectl.uids_and_restarts().await;
     assert_eq!(members.lines().count(), 3, "{members}");
     replace_pods(&kubectl).await;
     kubectl.until_complete().await;
     kubectl.until_written().await;
-    assert_eq!(kubectl.lives().await, members);
+    assert_eq!(kubectl.uids_and_restarts().await, members);
     // A drain disrupts one member at a time.
     for node in NODES {
         let members = "--pod-selector=lukeb0nd.com/cluster=shop";
