@@ -1,6 +1,6 @@
 //! Connections to the API server.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context, Result};
 use http::{Request, StatusCode};
@@ -14,6 +14,10 @@ use operator_core::{
     metrics::{Metrics, NoMetrics},
 };
 use tower::{ServiceBuilder, retry::RetryLayer, service_fn};
+
+/// How long another address may take to connect, and to send the next part of a response. Less than a reconcile
+/// may take, so that its status says what did not respond.
+const ENDPOINT_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Returns a client for the cluster of `KUBECONFIG` or `~/.kube/config`, or otherwise of the Pod's
 /// ServiceAccount. Sends no request.
@@ -33,7 +37,8 @@ pub fn connect_to(config: Config, metrics: Arc<dyn Metrics>) -> Result<Client> {
 }
 
 /// Returns a function that connects to other addresses of the API server of `config`, with the same
-/// credentials. Its clients report every retried response to `metrics`.
+/// credentials. Its clients report every retried response to `metrics`, and give up an address that does not
+/// respond within 20 s, so they cannot watch.
 pub fn connect_to_endpoints(config: Config, metrics: Arc<dyn Metrics>) -> Connect {
     Arc::new(move |endpoint| client(at_endpoint(config.clone(), endpoint), metrics.clone()))
 }
@@ -63,6 +68,8 @@ fn at_endpoint(mut config: Config, endpoint: &Endpoint) -> Config {
     if let Some(url) = &endpoint.url {
         config.cluster_url = url.clone();
         config.tls_server_name = None;
+        config.connect_timeout = Some(ENDPOINT_TIMEOUT);
+        config.read_timeout = Some(ENDPOINT_TIMEOUT);
     }
     if let Some(authorities) = &endpoint.authorities {
         config.root_cert = Some(authorities.clone());
@@ -149,6 +156,20 @@ mod tests {
         assert_eq!(version.minor, "36");
         assert_eq!(*metrics.0.lock(), [429, 503]);
         server.abort();
+    }
+
+    #[test]
+    fn other_address_has_a_time_limit() {
+        let config = Config::new("https://127.0.0.1:1".parse().unwrap());
+        let same = at_endpoint(config.clone(), &Endpoint { skip_tls_verify: true, ..Endpoint::default() });
+        assert_eq!(same.read_timeout, config.read_timeout);
+        let url = Some("https://127.0.0.1:2".parse().unwrap());
+        let other = at_endpoint(config, &Endpoint { url, ..Endpoint::default() });
+        assert_eq!(other.cluster_url.port_u16(), Some(2));
+        assert_eq!(
+            (other.connect_timeout, other.read_timeout),
+            (Some(ENDPOINT_TIMEOUT), Some(ENDPOINT_TIMEOUT))
+        );
     }
 
     #[tokio::test]

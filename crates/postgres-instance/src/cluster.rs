@@ -9,6 +9,7 @@ use kube::{
     runtime::{WatchStreamExt, watcher},
 };
 use postgres_model::{
+    databases::DeclaredObjects,
     fence::{FENCE, Fence},
     instance::ClusterView,
     lsn::Lsn,
@@ -32,15 +33,30 @@ pub type Cluster = Object<Spec, Status>;
 
 /// What an instance reads in the spec.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Spec {
     #[serde(default)]
     size: i32,
+    #[serde(default)]
+    hibernated: bool,
     #[serde(default)]
     bootstrap: Bootstrap,
     #[serde(default)]
     parameters: Parameters,
     #[serde(default)]
     backup: Option<BackupSettings>,
+    #[serde(default)]
+    replication_slots: ReplicationSlots,
+    #[serde(flatten)]
+    declared: DeclaredObjects,
+}
+
+/// `spec.replicationSlots`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ReplicationSlots {
+    #[serde(default)]
+    synchronize_logical: bool,
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -148,6 +164,8 @@ struct Instance {
     joined: bool,
     #[serde(default)]
     leaving: bool,
+    #[serde(default)]
+    slot: bool,
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -191,12 +209,18 @@ pub struct MemberCluster {
     pub sync: Result<SyncConfiguration, SyncConfigurationError>,
     /// The database of the application.
     pub(crate) application: Application,
+    /// Roles and databases of the spec.
+    pub declared: Arc<DeclaredObjects>,
     /// Parameters of PostgreSQL.
     pub parameters: Parameters,
     /// Where to archive.
     pub(crate) backup: Option<Arc<BackupSettings>>,
     /// Identifier of the last backup.
     pub(crate) last_backup: String,
+    /// Whether logical slots are copied to standbys.
+    pub(crate) synchronizes_slots: bool,
+    /// Whether the primary has a slot for this member.
+    pub(crate) has_slot: bool,
     /// The archive that the database comes from.
     pub(crate) recovery: Option<Arc<RecoverySettings>>,
     addresses: BTreeMap<String, Option<IpAddr>>,
@@ -223,7 +247,7 @@ impl MemberCluster {
             recovers: status.recovery.is_some(),
             system_identifier: status.system_id,
             // A person has given up a member that leaves before it has joined.
-            fenced: fence.contains(member) || (own.leaving && !own.joined),
+            fenced: cluster.spec.hibernated || fence.contains(member) || (own.leaving && !own.joined),
             fencing: cluster.spec.size > 1 || status.instances.len() > 1,
         };
         let instances = status.instances.iter();
@@ -235,8 +259,11 @@ impl MemberCluster {
             view,
             sync: status.sync.to_apply(),
             application: cluster.spec.bootstrap.initdb.clone(),
+            declared: Arc::new(cluster.spec.declared.clone()),
             parameters: cluster.spec.parameters.clone(),
             backup: cluster.spec.backup.clone().map(Arc::new),
+            synchronizes_slots: cluster.spec.replication_slots.synchronize_logical,
+            has_slot: own.slot,
             recovery: status.recovery.clone().map(|source| Arc::new(source.settings(&cluster.spec))),
             last_backup: status.last_backup.clone().unwrap_or_default().key,
             addresses: instances
@@ -244,6 +271,11 @@ impl MemberCluster {
                 .collect(),
             domain: format!("{}-pods.{}.svc", cluster.name_any(), cluster.namespace().unwrap_or_default()),
         })
+    }
+
+    /// Returns the names of the members.
+    pub(crate) fn members(&self) -> impl Iterator<Item = &str> {
+        self.addresses.keys().map(String::as_str)
     }
 
     /// Returns how to connect to a member.
@@ -362,6 +394,22 @@ mod tests {
     }
 
     #[test]
+    fn member_uses_a_slot_that_the_primary_has() {
+        let mut status = running();
+        status["instances"][0]["slot"] = json!(true);
+        let mut cluster = cluster(&status);
+        let read = |cluster: &Cluster, member: &str| {
+            let member = MemberCluster::new(cluster, "c", member).unwrap();
+            (member.synchronizes_slots, member.has_slot)
+        };
+        assert_eq!(read(&cluster, "db-1"), (false, true));
+        cluster.spec =
+            serde_json::from_value(json!({"replicationSlots": {"synchronizeLogical": true}})).unwrap();
+        assert_eq!((read(&cluster, "db-1"), read(&cluster, "db-2")), ((true, true), (true, false)));
+        assert_eq!(member(&running(), "db-1").unwrap().members().collect::<Vec<_>>(), ["db-1", "db-2"]);
+    }
+
+    #[test]
     fn adopted_volume_is_that_of_the_former_cluster() {
         let mut status = running();
         assert_eq!(member(&status, "db-1").unwrap().creator, "c");
@@ -384,6 +432,13 @@ mod tests {
         let mut status = running();
         status["timelineClaimed"] = json!(4);
         assert_eq!(member(&status, "db-1").unwrap().view.primary_history, None);
+    }
+
+    #[test]
+    fn members_of_a_hibernated_cluster_start_nothing() {
+        let mut cluster = cluster(&running());
+        cluster.spec.hibernated = true;
+        assert!(MemberCluster::new(&cluster, "c", "db-1").unwrap().view.fenced);
     }
 
     #[test]

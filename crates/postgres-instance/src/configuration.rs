@@ -20,6 +20,8 @@ use crate::{durable, recovery_target::RecoveryEnd, wal_commands::WalCommands, wa
 
 /// Superuser that owns the database. The instance manager logs in as this role by the socket.
 pub(crate) const SUPERUSER: &str = "postgres";
+/// Database that each server has.
+pub(crate) const MAINTENANCE: &str = "postgres";
 /// Port of PostgreSQL.
 pub(crate) const PORT: u16 = 5432;
 /// Copy of the private key with which a standby receives WAL.
@@ -46,6 +48,8 @@ pub(crate) struct Static {
     pub(crate) memory: Option<u64>,
     /// Commands that archive and restore WAL.
     pub(crate) wal: WalCommands,
+    /// Whether PostgreSQL can copy logical slots to its standbys: from version 17 on.
+    pub(crate) can_copy_slots: bool,
 }
 
 /// What changes by a reload.
@@ -64,6 +68,17 @@ pub(crate) struct Dynamic {
     pub(crate) recovery: Option<RecoveryEnd>,
     /// Parameters of the spec, which PostgreSQL accepts.
     pub(crate) parameters: Parameters,
+    /// Replication slots. `None`: they are not synchronized. It takes effect by a start only.
+    pub(crate) slots: Option<SlotNames>,
+}
+
+/// Names of replication slots.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SlotNames {
+    /// The slot on the upstream that a standby uses.
+    pub(crate) upstream: Option<String>,
+    /// The slots of the standbys on which a commit waits. Subscribers get nothing that one of these lacks.
+    pub(crate) standbys: Vec<String>,
 }
 
 /// Another member.
@@ -107,6 +122,11 @@ impl Static {
         let wal = WalSizes::of(dynamic.volume);
         set("max_wal_size", &format!("{}MB", wal.max));
         set("min_wal_size", &format!("{}MB", wal.min));
+        set("wal_level", if dynamic.slots.is_some() { "logical" } else { "replica" });
+        if let Some(slots) = &dynamic.slots {
+            set("max_slot_wal_keep_size", &format!("{}MB", wal.slots));
+            set("synchronized_standby_slots", &slots.standbys.join(","));
+        }
         for (name, value) in &dynamic.parameters {
             set(name, value);
         }
@@ -122,7 +142,6 @@ impl Static {
         set("ssl_ca_file", &path(&server, "ca.crt"));
         set("password_encryption", "scram-sha-256");
         set("cluster_name", &self.member);
-        set("wal_level", "replica");
         set("wal_log_hints", "on");
         set("wal_keep_size", &format!("{}MB", wal.keep));
         // A standby archives nothing, but keeps each segment until the primary has archived it.
@@ -139,6 +158,8 @@ impl Static {
             None => set("recovery_target_timeline", "latest"),
             Some(end) => end.parameters().iter().for_each(|(name, value)| set(name, value)),
         }
+        // PostgreSQL asks for the slots of the primary in this database.
+        let database = dynamic.slots.as_ref().map(|_| MAINTENANCE);
         set("wal_retrieve_retry_interval", "500ms");
         set("wal_receiver_timeout", "10s");
         set("wal_sender_timeout", "10s");
@@ -147,9 +168,14 @@ impl Static {
             &dynamic
                 .upstream
                 .as_ref()
-                .map_or(String::new(), |it| self.conninfo(it, None, &folder.join(STREAMING_KEY))),
+                .map_or(String::new(), |it| self.conninfo(it, database, &folder.join(STREAMING_KEY))),
         );
         set("synchronous_standby_names", &dynamic.sync.standby_names(SyncMethod::Any));
+        if let Some(slots) = &dynamic.slots {
+            set("hot_standby_feedback", "on");
+            set("sync_replication_slots", "on");
+            set("primary_slot_name", slots.upstream.as_deref().unwrap_or_default());
+        }
         text
     }
 
@@ -275,6 +301,7 @@ mod tests {
             user: "postgres".into(),
             memory: None,
             wal: WalCommands::new(Path::new("/ensemble/ensemble-instance"), Path::new("/run/postgresql")),
+            can_copy_slots: true,
         }
     }
 
@@ -288,6 +315,48 @@ mod tests {
         let place = |line: &str| text.find(line).unwrap_or_else(|| panic!("no {line} in {text}"));
         assert!(place("shared_buffers = '262144kB'\n") < place("work_mem = '8MB'\n"));
         assert!(place("port = '1'\n") < place("port = '5432'\n"));
+    }
+
+    /// Returns the last value of a parameter, which counts.
+    fn value<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+        let mut values = text.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(" = "));
+        values.next_back().map(|value| value.trim_matches('\''))
+    }
+
+    #[test]
+    fn spec_can_ask_for_logical_replication() {
+        let dynamic = |parameters: &[(&str, &str)], slots| {
+            let pair = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+            Dynamic { parameters: parameters.iter().map(pair).collect(), slots, ..Dynamic::default() }
+        };
+        let text = |dynamic| fixed().parameters(Path::new("/data"), &dynamic);
+        let plain = text(dynamic(&[], None));
+        assert_eq!(value(&plain, "wal_level"), Some("replica"));
+        assert_eq!(value(&plain, "sync_replication_slots"), None, "PostgreSQL 16 does not know it");
+        let logical = text(dynamic(&[("wal_level", "logical")], None));
+        assert_eq!(value(&logical, "wal_level"), Some("logical"));
+        let standbys = vec!["ensemble_2".to_owned(), "ensemble_3".to_owned()];
+        let slots = Some(SlotNames { upstream: None, standbys });
+        let primary = text(dynamic(&[("hot_standby_feedback", "off")], slots.clone()));
+        assert_eq!(value(&primary, "wal_level"), Some("logical"));
+        assert_eq!(value(&primary, "hot_standby_feedback"), Some("on"));
+        assert_eq!(value(&primary, "max_slot_wal_keep_size"), Some("1024MB"));
+        assert_eq!(value(&primary, "synchronized_standby_slots"), Some("ensemble_2,ensemble_3"));
+        assert_eq!(value(&primary, "primary_slot_name"), Some(""));
+        let own = [("max_slot_wal_keep_size", "5GB"), ("synchronized_standby_slots", "")];
+        let primary = text(dynamic(&own, slots));
+        assert_eq!(value(&primary, "max_slot_wal_keep_size"), Some("5GB"));
+        assert_eq!(value(&primary, "synchronized_standby_slots"), Some(""));
+    }
+
+    #[test]
+    fn standby_names_its_slot_and_a_database() {
+        let upstream = Upstream { name: "db-1".into(), host: "db-1".into(), address: None };
+        let slots = SlotNames { upstream: Some("ensemble_2".into()), standbys: vec![] };
+        let dynamic = Dynamic { upstream: Some(upstream), slots: Some(slots), ..Dynamic::default() };
+        let text = fixed().parameters(Path::new("/data"), &dynamic);
+        assert_eq!(value(&text, "primary_slot_name"), Some("ensemble_2"));
+        assert!(text.contains(r"dbname=\'postgres\''"), "{text}");
     }
 
     #[test]

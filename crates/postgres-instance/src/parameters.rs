@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use postgres_model::{
     instance::Moment,
     parameters::{Parameters, fingerprint},
-    report::MAX_PROBLEM,
+    report::shortened,
 };
 use tokio::time::timeout;
 use tracing::{info, warn};
@@ -143,13 +143,13 @@ async fn check(wanted: &Parameters, programs: &Programs, volume: &Path) -> Resul
 fn reason(message: &str) -> String {
     let parts = message.split("; ").filter_map(|part| part.split_once("LOG:  "));
     let parts: Vec<_> = parts.map(|(_, text)| text.split(" in file ").next().unwrap_or(text)).collect();
-    let text = if parts.is_empty() { message.to_owned() } else { parts.join("; ") };
-    let end = text.floor_char_boundary(MAX_PROBLEM);
-    text.get(..end).unwrap_or_default().to_owned()
+    shortened(if parts.is_empty() { message.to_owned() } else { parts.join("; ") })
 }
 
 #[cfg(test)]
 mod tests {
+    use postgres_model::report::MAX_PROBLEM;
+
     use super::*;
 
     #[test]

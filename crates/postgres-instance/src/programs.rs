@@ -7,6 +7,7 @@ use std::{
     process::{Command, Stdio},
 };
 
+use anyhow::{Context, Result};
 use rustix::process::WaitStatus;
 use tokio::{io::AsyncReadExt, net::unix::pipe::Receiver};
 use tokio_util::task::AbortOnDropHandle;
@@ -101,6 +102,17 @@ impl Programs {
         }
         let message = if errors.trim().is_empty() { output } else { errors };
         Err(ProgramError::Failed { program, status: describe(status), message: tail(&message) })
+    }
+
+    /// Returns the major version of PostgreSQL, such as 17.
+    ///
+    /// # Errors
+    /// Returns an error if `postgres` cannot be run, or prints no version.
+    pub(crate) async fn major_version(&self) -> Result<u16> {
+        let output = self.output("postgres", &["--version".as_ref()]).await?;
+        let version = output.split_whitespace().nth(2);
+        let major = version.and_then(|version| version.split(['.', 'b', 'r']).next()?.parse().ok());
+        major.with_context(|| format!("postgres --version printed {:?}", output.trim()))
     }
 }
 

@@ -3,22 +3,26 @@
 //! Members log in to each other as one role, and the application as another, which owns a database.
 //! A task looks after both, because the creation of a database can take longer than a tick.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use anyhow::{Context, Result};
 use postgres_model::instance::Moment;
-use tokio::{fs, sync::watch, time::timeout};
+use tokio::fs;
 use tracing::{error, info};
 
 use crate::{
     configuration::Application,
+    server_task::{ServerTask, Work},
     session::{Login, Session},
 };
 
 /// Time between two attempts.
 const RETRY: Duration = Duration::from_secs(1);
 /// Time between two looks at the password. The kubelet updates the file about once a minute.
-const RECHECK: Duration = Duration::from_secs(10);
+pub(crate) const RECHECK: Duration = Duration::from_secs(10);
 
 /// A primary that must have the roles.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,102 +33,71 @@ pub(crate) struct Primary {
     pub(crate) application: Application,
 }
 
-/// Looks after the roles of the primary.
-pub(crate) struct Roles {
-    primary: watch::Sender<Option<Primary>>,
-    attempted: watch::Receiver<Option<Moment>>,
-}
+/// Looks after the roles of the primary. Reports the moment of the start of the last server on which the
+/// first attempt has ended. An attempt that failed counts: a wrong Secret stops no database that works.
+pub(crate) type Roles = ServerTask<Task>;
 
 impl Roles {
-    /// Starts the task. `password` is the file with the application's password.
-    pub(crate) fn start(socket: PathBuf, password: PathBuf) -> Self {
-        let (primary, primaries) = watch::channel(None);
-        let (attempts, attempted) = watch::channel(None);
-        tokio::spawn(run(Task { socket, password, ensured: None }, primaries, attempts));
-        Self { primary, attempted }
-    }
-
-    /// Names the primary that runs.
-    pub(crate) fn set_primary(&self, primary: Option<Primary>) {
-        self.primary.send_if_modified(|present| {
-            let is_new = *present != primary;
-            *present = primary;
-            is_new
-        });
-    }
-
-    /// Returns whether the first attempt has ended on the server that was started at a moment. An
-    /// attempt that failed counts: a wrong Secret stops no database that works.
+    /// Returns whether the first attempt has ended on the server that was started at a moment.
     pub(crate) fn were_attempted(&self, started: Option<Moment>) -> bool {
-        started.is_some() && *self.attempted.borrow() == started
-    }
-
-    /// Waits for the end of the first attempt on a server.
-    pub(crate) async fn changed(&mut self) {
-        if self.attempted.changed().await.is_err() {
-            std::future::pending::<()>().await;
-        }
+        started.is_some() && *self.report() == started
     }
 }
 
-struct Task {
+/// Creates the roles.
+pub(crate) struct Task {
     socket: PathBuf,
     password: PathBuf,
     /// The primary that has all, and the password that it was last given.
     ensured: Option<(Primary, String)>,
+    last_error: Option<String>,
 }
 
-async fn run(
-    mut task: Task,
-    mut primaries: watch::Receiver<Option<Primary>>,
-    attempts: watch::Sender<Option<Moment>>,
-) {
-    let mut last_error = None;
-    loop {
-        let primary = primaries.borrow_and_update().clone();
-        let pause = match &primary {
-            Some(primary) => {
-                let error = task.ensure(primary).await.err().map(|error| format!("{error:#}"));
-                attempts.send_if_modified(|attempted| {
-                    attempted.replace(primary.started) != Some(primary.started)
-                });
-                if error != last_error
-                    && let Some(error) = &error
-                {
-                    error!(error, "cannot prepare the database of the application; trying again");
-                }
-                last_error = error;
-                if last_error.is_some() { RETRY } else { RECHECK }
-            }
-            None => Duration::MAX,
-        };
-        if matches!(timeout(pause, primaries.changed()).await, Ok(Err(_))) {
-            return;
+impl Work for Task {
+    type Server = Primary;
+    type Report = Moment;
+
+    async fn perform(&mut self, primary: &Primary) -> (Moment, Duration) {
+        let error = self.ensure(primary).await.err().map(|error| format!("{error:#}"));
+        if error != self.last_error
+            && let Some(error) = &error
+        {
+            error!(error, "cannot prepare the database of the application; trying again");
         }
+        self.last_error = error;
+        (primary.started, if self.last_error.is_some() { RETRY } else { RECHECK })
     }
 }
 
 impl Task {
+    /// `password` is the file with the application's password.
+    pub(crate) fn new(socket: PathBuf, password: PathBuf) -> Self {
+        Self { socket, password, ensured: None, last_error: None }
+    }
+
     async fn ensure(&mut self, primary: &Primary) -> Result<()> {
         let is_new = self.ensured.as_ref().is_none_or(|(ensured, _)| ensured != primary);
         if is_new {
             Session::connect(&self.socket).await?.create_roles().await?;
         }
-        let password = fs::read(&self.password).await;
-        let password =
-            password.with_context(|| format!("cannot read the password in {}", self.password.display()))?;
-        let password = String::from_utf8(password)
-            .with_context(|| format!("the password in {} is no text", self.password.display()))?;
+        let password = read_password(&self.password).await?;
         if !is_new && self.ensured.as_ref().is_some_and(|(_, known)| *known == password) {
             return Ok(());
         }
         let application = &primary.application;
-        if Session::log_in(&self.socket, application, &password).await? == Login::Refused {
+        let Application { database, owner } = application;
+        if Session::log_in(&self.socket, database, owner, &password).await? == Login::Refused {
             Session::connect(&self.socket).await?.create_application(application, &password).await?;
-            let Application { database, owner } = application;
             info!(database, owner, "the application can connect");
         }
         self.ensured = Some((primary.clone(), password));
         Ok(())
     }
+}
+
+/// Reads a file with a password.
+pub(crate) async fn read_password(path: &Path) -> Result<String> {
+    let password = fs::read(path).await;
+    let password = password.with_context(|| format!("cannot read the password in {}", path.display()))?;
+    String::from_utf8(password).with_context(|| format!("the password in {} is no text", path.display()))
 }

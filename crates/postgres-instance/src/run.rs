@@ -8,6 +8,7 @@ use postgres_model::{
     in_force::InForce,
     metrics,
     report::InstanceReport,
+    slots::FIRST_MAJOR,
     status_api::{PORT, PROBE_PORT},
 };
 use rustix::process::{Pid, getpid, getuid};
@@ -23,6 +24,7 @@ use crate::{
     archive::{Archiving, client},
     cluster::{self, Cluster, MemberCluster},
     configuration::Static,
+    declared::{self, Declared},
     disk::Disk,
     election::{Election, timing},
     fence::Fence,
@@ -32,9 +34,10 @@ use crate::{
     probe::Probe,
     processes::Processes,
     programs::Programs,
-    roles::Roles,
+    roles::{self, Roles},
     server::PostgresServer,
     settings::{Command, Run, Settings},
+    slots::{self, Slots},
     status_api::{self, Health, Limits, StatusApi, StatusHandle},
     volume::{Volume, VolumeError},
     wal_commands::WalCommands,
@@ -96,6 +99,7 @@ async fn run(settings: Run) -> Result<()> {
     let Some(cluster) = start.cluster().await else { return Ok(()) };
     let Some(volume) = start.volume(&cluster).await? else { return Ok(()) };
     let programs = Programs::new(settings.programs.clone(), processes.clone());
+    let fixed = fixed(&settings, programs.major_version().await?)?;
     let timing = timing(Duration::from_secs(settings.lease_seconds))?;
     let identity = format!("{}_{}", settings.member, settings.pod_uid);
     let leases = Api::namespaced(client, &settings.namespace);
@@ -118,7 +122,7 @@ async fn run(settings: Run) -> Result<()> {
         pod_uid: settings.pod_uid.clone(),
         socket: settings.sockets.clone(),
         disk: Disk::new(volume.root()),
-        server: PostgresServer::new(programs, fixed(&settings)?, processes, fence.clone()),
+        server: PostgresServer::new(programs, fixed, processes, fence.clone()),
         volume,
         fence,
         election,
@@ -132,7 +136,15 @@ async fn run(settings: Run) -> Result<()> {
         control: None,
         end: None,
         parameters,
-        roles: Roles::start(settings.sockets.clone(), settings.application_password.clone()),
+        roles: Roles::start(roles::Task::new(
+            settings.sockets.clone(),
+            settings.application_password.clone(),
+        )),
+        declared: Declared::start(declared::Task::new(
+            settings.sockets.clone(),
+            settings.role_passwords.clone(),
+        )),
+        slots: Slots::start(slots::Task::new(settings.sockets.clone())),
         recovery: Arc::default(),
         in_force: (None, InForce::default()),
         retry: Retry::default(),
@@ -230,7 +242,7 @@ async fn client() -> Result<Client> {
     Client::try_from(config).context("cannot create a client for the API server")
 }
 
-fn fixed(settings: &Run) -> Result<Static> {
+fn fixed(settings: &Run, major_version: u16) -> Result<Static> {
     Ok(Static {
         member: settings.member.clone(),
         address: settings.address,
@@ -239,6 +251,7 @@ fn fixed(settings: &Run) -> Result<Static> {
         user: user_name()?,
         memory: settings.memory_limit,
         wal: WalCommands::new(&env::current_exe().context("cannot find this program")?, &settings.sockets),
+        can_copy_slots: major_version >= FIRST_MAJOR,
     })
 }
 

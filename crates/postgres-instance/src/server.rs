@@ -145,9 +145,9 @@ impl PostgresServer {
     /// # Errors
     /// Returns an error if a file cannot be written.
     pub(crate) fn reload(&mut self, volume: &Volume, dynamic: Dynamic) -> Result<(), ServerError> {
-        // PostgreSQL would have to start again for another one.
-        let recovery = self.dynamic.recovery.take();
-        self.dynamic = Dynamic { recovery, ..dynamic };
+        // PostgreSQL would have to start again for another recovery, and for logical slots.
+        let (recovery, slots) = (self.dynamic.recovery.take(), self.dynamic.slots.take());
+        self.dynamic = Dynamic { recovery, slots: slots.and(dynamic.slots), ..dynamic };
         let changed =
             self.fixed.write(volume.root(), &self.dynamic).map_err(failed("write", volume.root()))?;
         if let (true, Some(running)) = (changed, &mut self.running) {

@@ -13,12 +13,14 @@ use postgres_protocol::{
 use tokio::time::timeout;
 use tokio_postgres::{Client, NoTls, Row, error::SqlState, types::ToSql};
 
-use crate::configuration::{Application, PORT, SUPERUSER};
+use crate::configuration::{Application, MAINTENANCE, PORT, SUPERUSER};
 
-/// How long a query of this module may take.
-const QUERY: Duration = Duration::from_secs(5);
+/// How long a short statement may take.
+pub(crate) const QUERY: Duration = Duration::from_secs(5);
 /// How long the creation of a database may take. PostgreSQL 14 writes two checkpoints for it.
-const DATABASE: Duration = Duration::from_mins(5);
+pub(crate) const DATABASE: Duration = Duration::from_mins(5);
+/// Option of a session whose commits wait for no standby.
+const LOCAL: &str = "-c synchronous_commit=local";
 /// `pg_stat_activity.wait_event` of a startup process that has replayed all WAL it has.
 const WAITS_FOR_WAL: [&str; 2] = ["RecoveryWalStream", "RecoveryRetrieveRetryInterval"];
 
@@ -54,12 +56,12 @@ pub(crate) struct Answer {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SessionError {
     /// PostgreSQL refused the connection or the query.
-    #[error("PostgreSQL refused the {action}: {}", message(.source))]
+    #[error("PostgreSQL refused the {action}: {}", message(.error))]
     Refused {
         /// What was attempted.
         action: &'static str,
-        /// Why.
-        source: tokio_postgres::Error,
+        /// Why. Part of the message, so it is no source.
+        error: tokio_postgres::Error,
     },
     /// It did not answer.
     #[error("PostgreSQL did not answer the {action} within {} s", .after.as_secs())]
@@ -100,7 +102,25 @@ impl Session {
     /// Returns an error while it starts or stops, or if it does not answer.
     pub(crate) async fn connect(socket: &Path) -> Result<Self, SessionError> {
         // A primary without its standbys must still be able to create the roles that they need.
-        Self::connect_with(socket, "-c synchronous_commit=local").await
+        Self::connect_with(socket, MAINTENANCE, LOCAL).await
+    }
+
+    /// Connects to a database of users, to change objects that they declare. Without a name, connects to
+    /// the one that each server has.
+    ///
+    /// The owner of a database can set parameters for it, which must not affect what the superuser does.
+    ///
+    /// # Errors
+    /// Returns an error while the server starts or stops, or if it does not answer or has no such database.
+    pub(crate) async fn connect_to_change(
+        socket: &Path,
+        database: Option<&str>,
+    ) -> Result<Self, SessionError> {
+        let limit = DATABASE.as_millis();
+        let options = format!(
+            "{LOCAL} -c default_transaction_read_only=off -c search_path=public -c statement_timeout={limit}"
+        );
+        Self::connect_with(socket, database.unwrap_or(MAINTENANCE), &options).await
     }
 
     /// Connects to the server to read. PostgreSQL gives up a query after `limit`.
@@ -111,14 +131,15 @@ impl Session {
         let limit = limit.as_millis();
         Self::connect_with(
             socket,
+            MAINTENANCE,
             &format!("-c statement_timeout={limit} -c default_transaction_read_only=on"),
         )
         .await
     }
 
-    async fn connect_with(socket: &Path, options: &str) -> Result<Self, SessionError> {
+    async fn connect_with(socket: &Path, database: &str, options: &str) -> Result<Self, SessionError> {
         let mut config = tokio_postgres::Config::new();
-        config.host_path(socket).port(PORT).user(SUPERUSER).dbname("postgres").options(options);
+        config.host_path(socket).port(PORT).user(SUPERUSER).dbname(database).options(options);
         config.application_name("ensemble-instance").connect_timeout(QUERY);
         let connecting = within("connection", QUERY, config.connect(NoTls));
         let (client, connection) = connecting.await?;
@@ -233,23 +254,40 @@ impl Session {
         within("checkpoint", limit, self.client.batch_execute("CHECKPOINT")).await
     }
 
-    /// Attempts to log in as the owner of the application's database.
+    /// Executes a statement.
+    ///
+    /// # Errors
+    /// Returns an error if PostgreSQL refuses it, or did not answer within `limit`.
+    pub(crate) async fn execute(
+        &self,
+        action: &'static str,
+        limit: Duration,
+        statement: &str,
+    ) -> Result<(), SessionError> {
+        within(action, limit, self.client.batch_execute(statement)).await
+    }
+
+    /// Attempts to log in as a role with a password.
     ///
     /// # Errors
     /// Returns an error if the server does not answer, or refuses for a reason that has nothing to do
     /// with the role.
     pub(crate) async fn log_in(
         socket: &Path,
-        application: &Application,
+        database: &str,
+        role: &str,
         password: &str,
     ) -> Result<Login, SessionError> {
         let mut config = tokio_postgres::Config::new();
-        config.host_path(socket).port(PORT).user(&application.owner).dbname(&application.database);
+        config.host_path(socket).port(PORT).user(role).dbname(database);
         config.application_name("ensemble-instance").connect_timeout(QUERY).password(password);
-        match within("login of the application", QUERY, config.connect(NoTls)).await {
+        match within("login of a role", QUERY, config.connect(NoTls)).await {
             Ok(_) => Ok(Login::Accepted),
-            Err(SessionError::Refused { source, .. }) if source.code().is_some_and(is_unknown) => {
+            Err(SessionError::Refused { error, .. }) if error.code().is_some_and(is_unknown) => {
                 Ok(Login::Refused)
+            }
+            Err(SessionError::Refused { error, .. }) if error.code().is_some_and(is_beyond) => {
+                Ok(Login::Accepted)
             }
             Err(error) => Err(error),
         }
@@ -303,13 +341,19 @@ fn is_unknown(code: &SqlState) -> bool {
     .contains(code)
 }
 
+/// Returns whether a login failed after the server had accepted the password: all connections that the role
+/// may have are in use, or it may not use the database.
+fn is_beyond(code: &SqlState) -> bool {
+    [SqlState::TOO_MANY_CONNECTIONS, SqlState::INSUFFICIENT_PRIVILEGE].contains(code)
+}
+
 async fn within<T>(
     action: &'static str,
     limit: Duration,
     answer: impl Future<Output = Result<T, tokio_postgres::Error>>,
 ) -> Result<T, SessionError> {
     match timeout(limit, answer).await {
-        Ok(result) => result.map_err(|source| SessionError::Refused { action, source }),
+        Ok(result) => result.map_err(|error| SessionError::Refused { action, error }),
         Err(_) => Err(SessionError::Timeout { action, after: limit }),
     }
 }

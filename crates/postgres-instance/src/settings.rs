@@ -75,6 +75,9 @@ pub(crate) struct Run {
     /// File with the password of the application's role.
     #[arg(long, env = "APPLICATION_PASSWORD", default_value = "/etc/ensemble/app/password")]
     pub(crate) application_password: PathBuf,
+    /// Folder with the passwords of the roles of the spec, each in a file of the name of the role.
+    #[arg(long, env = "ROLE_PASSWORDS", default_value = "/etc/ensemble/roles")]
+    pub(crate) role_passwords: PathBuf,
     /// Folder with the credentials of the object store: `access-key-id`, `secret-access-key`, and
     /// `ca.crt`.
     #[arg(long, env = "ARCHIVE_SECRETS", default_value = "/etc/ensemble/archive")]

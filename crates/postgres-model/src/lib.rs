@@ -15,6 +15,7 @@
 //! | [`instance`] | what an instance does next |
 //! | [`metrics`] | metrics that an instance serves |
 //! | [`parameters`] | parameters of PostgreSQL in a spec |
+//! | [`databases`] | roles and databases in a spec |
 //! | [`report`] | what an instance answers to `GET /status` |
 //! | [`space`] | when a volume is full, and what an instance keeps in reserve |
 //! | [`volume_state`] | what an instance keeps on its volume |
@@ -38,8 +39,10 @@
 //! ```
 
 pub mod archive;
+pub mod databases;
 pub mod failover;
 pub mod fence;
+mod fingerprint;
 mod hex;
 pub mod in_force;
 pub mod instance;
@@ -47,6 +50,7 @@ pub mod lsn;
 pub mod metrics;
 pub mod parameters;
 pub mod report;
+pub mod slots;
 pub mod space;
 pub mod status_api;
 pub mod sync;

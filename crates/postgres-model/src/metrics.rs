@@ -99,6 +99,12 @@ pub static STANDBY_LAG: Metric = Metric::gauge(
     "WAL of a primary that a connected standby has not replayed, in bytes",
 )
 .by(&[("standby", "name of the standby")]);
+/// WAL that replication slots keep.
+pub static SLOT_WAL: Metric = Metric::gauge(
+    "ensemble_postgres_slot_wal_bytes",
+    "WAL that a replication slot of a primary keeps, in bytes: what its reader has not confirmed",
+)
+.by(&[("slot", "name of the slot")]);
 /// Connections.
 pub static CONNECTIONS: Metric =
     Metric::gauge("ensemble_postgres_connections", "Number of connections of clients")
@@ -154,7 +160,7 @@ pub static CERTIFICATE_EXPIRY: Metric = Metric::gauge(
 .by(&[("certificate", "`server`, or `replication`, with which the member logs in to others")]);
 
 /// All metrics, in the order in which they are served.
-pub static METRICS: [&Metric; 21] = [
+pub static METRICS: [&Metric; 22] = [
     &INFO,
     &UP,
     &ROLE,
@@ -165,6 +171,7 @@ pub static METRICS: [&Metric; 21] = [
     &REPLAY_LAG_BYTES,
     &REPLAY_LAG_SECONDS,
     &STANDBY_LAG,
+    &SLOT_WAL,
     &CONNECTIONS,
     &MAX_CONNECTIONS,
     &TRANSACTIONS,

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::fingerprint::Fnv;
+
 /// Values of parameters, by their names.
 pub type Parameters = BTreeMap<String, String>;
 
@@ -69,12 +71,9 @@ pub const NEVER_LOWERED: [(&str, u32); 4] = [
 
 /// Returns a number that differs for different parameters: their FNV-1a hash.
 pub fn fingerprint(parameters: &Parameters) -> u64 {
-    const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
-    const PRIME: u64 = 0x0100_0000_01b3;
     let texts = parameters.iter().flat_map(|(name, value)| [name, value]);
     // No text contains the byte that ends it.
-    let bytes = texts.flat_map(|text| text.bytes().chain([0]));
-    bytes.fold(OFFSET, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(PRIME))
+    texts.fold(Fnv::default(), |hash, text| hash.with(text.as_bytes()).with(&[0])).finish()
 }
 
 #[cfg(test)]

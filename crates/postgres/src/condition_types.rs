@@ -6,6 +6,8 @@ pub const AVAILABLE: &str = "Available";
 pub const ARCHIVING: &str = "Archiving";
 /// Condition: the last backup is as recent as the schedules say.
 pub const BACKUP_RECENT: &str = "BackupRecent";
+/// Condition: the roles and databases of the spec are as declared.
+pub const DATABASES_APPLIED: &str = "DatabasesApplied";
 /// Condition: another member has every acknowledged write.
 pub const DATA_SAFE: &str = "DataSafe";
 /// Condition: members are being added or removed.

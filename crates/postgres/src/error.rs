@@ -56,11 +56,21 @@ pub enum Error {
     )]
     InvalidAuthority(String),
     /// A password cannot be created.
-    #[error("cannot create a password for the application: the source of random numbers failed")]
+    #[error("cannot create a password: the source of random numbers failed")]
     Random,
-    /// The password in the Secret of the application cannot be used.
+    /// The Secret that a role of the spec names holds no password.
     #[error(
-        "the password in the Secret {0} must be text of at most 256 bytes without control characters; change it, or remove it to get a new one"
+        "the Secret {secret}, which spec.roles names for the role {role}, does not exist, or has no key password; create it"
+    )]
+    MissingPassword {
+        /// Namespace and name of the Secret.
+        secret: String,
+        /// Name of the role.
+        role: String,
+    },
+    /// The password in a Secret cannot be used.
+    #[error(
+        "the password in the Secret {0} must be text of at most 256 bytes without control characters; change it"
     )]
     InvalidPassword(String),
     /// A certificate cannot be issued.
@@ -103,7 +113,7 @@ impl ReconcileError for Error {
             Self::NamespaceTerminating(_) | Self::Write(_) | Self::SecretChanged(_) | Self::Random => {
                 WRITE_FAILED
             }
-            Self::InvalidPassword(_) => INVALID_PASSWORD,
+            Self::InvalidPassword(_) | Self::MissingPassword { .. } => INVALID_PASSWORD,
             Self::InvalidAuthority(_) | Self::Certificate(_) | Self::Client(_) => CERTIFICATES_FAILED,
             Self::Finalizer(_) => FINALIZER_FAILED,
             Self::Status(_) => STATUS_UPDATE_FAILED,

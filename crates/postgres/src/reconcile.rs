@@ -48,7 +48,7 @@ use crate::{
     deletion::{Deleter, FINALIZER, Finalizer},
     error::Error,
     event_log, events,
-    fence::fence,
+    fence::stopped,
     identities::Identities,
     lease_state::LeaseState,
     live_owner::LiveOwner,
@@ -206,7 +206,7 @@ impl Controller for PostgresClusterController {
         let mut failures =
             if cluster.spec.paused { Vec::new() } else { Box::pin(self.children.reconcile(&owner)).await };
         if !cluster.spec.paused {
-            failures.extend(self.passwords.ensure(&owner).await.err());
+            failures.extend(self.passwords.ensure(&owner).await);
         }
         let followed = if cluster.spec.paused { Ok(()) } else { self.follow(&owner).await };
         let images = version.as_ref().ok().filter(|_| followed.is_ok()).map(|served| self.images(served));
@@ -278,7 +278,11 @@ fn next_look(observed: &Observed, decision: &Decision) -> Outcome {
     }
     // A primary that is fenced stays down until the annotation changes.
     // A fence and a pause need no look, but certificates expire during them.
-    if observed.paused || observed.primary_is_listed() || !decision.membership.is_bootstrapped() {
+    if observed.paused
+        || observed.hibernated
+        || observed.primary_is_listed()
+        || !decision.membership.is_bootstrapped()
+    {
         Outcome::RequeueAfter(RECHECK)
     } else if failover.current.is_none() || failover.reigns.len() > 1 || observed.standbys_are_missing() {
         Outcome::RequeueAfter(LOOK)
@@ -351,7 +355,7 @@ impl PostgresClusterController {
         }
         let streaming = streaming(primary);
         let streaming_since = timers.standbys.observe(streaming.clone(), now);
-        let fence = fence(cluster);
+        let fence = stopped(cluster);
         let is_fenced = membership.failover.current.as_ref().is_some_and(|primary| fence.contains(primary));
         let failover = Failover {
             enabled: cluster.spec.failover.enabled,
@@ -367,6 +371,7 @@ impl PostgresClusterController {
             cluster_uid: uid(cluster),
             size,
             paused: cluster.spec.paused,
+            hibernated: cluster.spec.hibernated,
             fence,
             when_scaled: cluster.spec.retention.when_scaled,
             former: cluster.spec.bootstrap.volumes,
@@ -461,7 +466,7 @@ impl PostgresClusterController {
     /// reads that it is fenced, and the cache can show its end before its cause.
     async fn fence_is_current(&self, cluster: &PostgresCluster) -> Result<bool, Error> {
         let latest = self.members.read_cluster(cluster).await.map_err(Error::from_write)?;
-        Ok(latest.is_some_and(|latest| fence(&latest) == fence(cluster)))
+        Ok(latest.is_some_and(|latest| stopped(&latest) == stopped(cluster)))
     }
 
     /// Stores the membership of a decision, if it changed. Its actions may be performed only if the

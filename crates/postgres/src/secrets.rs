@@ -43,6 +43,19 @@ impl Secrets {
         Self(client)
     }
 
+    /// Reads a Secret of a user. Returns no content if it does not exist.
+    ///
+    /// # Errors
+    /// Returns an error if the Secret cannot be read.
+    pub(crate) async fn read(&self, key: &ObjectKey) -> Result<Content, Error> {
+        let secrets: Api<Secret> = Api::namespaced(self.0.clone(), key.namespace().unwrap_or_default());
+        let secret = secrets.get_opt(key.name()).await.map_err(|source| {
+            let object = describe::<Secret>(key);
+            Error::from_write(WriteError::Api { action: "read", object, source })
+        })?;
+        Ok(secret.and_then(|secret| secret.data).unwrap_or_default())
+    }
+
     /// Reads a Secret, and writes the content that `next` returns for it. Returns its content.
     ///
     /// # Errors
@@ -51,7 +64,7 @@ impl Secrets {
     pub(crate) async fn reconcile(
         &self,
         owner: &LiveOwner<'_>,
-        purpose: Purpose,
+        purpose: Purpose<'_>,
         next: impl Fn(Option<&Content>) -> Result<Option<Content>, Error>,
     ) -> Result<Content, Error> {
         let LiveOwner { cluster, owner: reference, .. } = owner;

@@ -1,5 +1,6 @@
 //! `cargo xtask bench`: measures the speed and the cost of the manager.
 
+mod chaos;
 mod figures;
 mod hostile_reviews;
 mod idle;
@@ -26,9 +27,13 @@ use cluster::program::{build_manager, build_proxy};
 /// Measures a release build of the manager.
 #[derive(Args)]
 pub struct Bench {
-    /// Benchmarks to run; by default all except `real` and `postgres`
+    /// Benchmarks to run; by default all except `real`, `chaos`, and `postgres`
     #[arg(value_enum)]
     benchmarks: Vec<Benchmark>,
+
+    /// Archive with an image of the manager for `real` and `chaos`, instead of one that is built
+    #[arg(long)]
+    image: Option<PathBuf>,
 
     #[command(flatten)]
     idle: idle::Idle,
@@ -64,6 +69,9 @@ pub struct Bench {
     real: real::Real,
 
     #[command(flatten)]
+    chaos: chaos::Chaos,
+
+    #[command(flatten)]
     postgres: postgres::Postgres,
 }
 
@@ -92,6 +100,8 @@ enum Benchmark {
     Proxy,
     /// Measure the image of the manager in containers on real nodes, which need root
     Real,
+    /// Disturb a PostgresCluster on real nodes by mixed faults, and count the rows that are lost
+    Chaos,
     // The last one, because its control plane runs until the process ends.
     /// Measure PostgresClusters with real PostgreSQL, which needs root and the package postgresql
     Postgres,
@@ -107,8 +117,9 @@ impl Bench {
     /// # Errors
     /// Returns an error if a program cannot be built, or if a benchmark fails.
     pub async fn run(&self, image: fn() -> Result<PathBuf>) -> Result<()> {
+        let image = || self.image.clone().map_or_else(image, Ok);
         for benchmark in Benchmark::value_variants() {
-            let needs_root = matches!(benchmark, Benchmark::Real | Benchmark::Postgres);
+            let needs_root = matches!(benchmark, Benchmark::Real | Benchmark::Chaos | Benchmark::Postgres);
             let by_default = self.benchmarks.is_empty() && !needs_root;
             if by_default || self.benchmarks.contains(benchmark) {
                 println!("building ...");
@@ -124,6 +135,7 @@ impl Bench {
                     Benchmark::Tenants => self.tenants.run(&build_manager(true)?).await?,
                     Benchmark::Proxy => self.proxy.run(&build_proxy(true)?).await?,
                     Benchmark::Real => self.real.run(image).await?,
+                    Benchmark::Chaos => self.chaos.run(image).await?,
                     Benchmark::Postgres => self.postgres.run(&build_manager(true)?).await?,
                 }
             }

@@ -31,7 +31,7 @@ use manager::NAMESPACE;
 use crate::{
     TIMEOUT, figures,
     requests::{manager_requests, wait_until_idle},
-    reviews::{CONCURRENCY, PATH, SEQUENTIAL, authority, review, sample, send},
+    reviews::{CONCURRENCY, PATH, WARM_UP, authority, review, sample, send},
 };
 
 #[derive(Args)]
@@ -57,6 +57,8 @@ const SERVICE: &str = "ensemble-webhook";
 const WEBHOOK_PORT: u16 = 9443;
 /// Number of Tenants that are created in a dry run.
 const DRY_RUNS: usize = 500;
+/// Number of reviews that are sent one after the other.
+const SEQUENTIAL: usize = 2000;
 /// Time without a request after which the manager counts as idle.
 const IDLE: Duration = Duration::from_secs(5);
 const MIB: f64 = 1024.0 * 1024.0;
@@ -123,7 +125,7 @@ impl Real {
         let through_service = connect(SocketAddr::new(address.parse()?, 443)).await?;
         let review = review()?;
         for (way, sender) in [("Pod", &direct), ("Service", &through_service)] {
-            send(sender, PATH, &review, SEQUENTIAL, CONCURRENCY).await?;
+            send(sender, PATH, &review, WARM_UP, CONCURRENCY).await?;
             print_latency(
                 &format!("review by the address of the {way}"),
                 send(sender, PATH, &review, SEQUENTIAL, 1).await?,

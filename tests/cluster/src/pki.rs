@@ -3,7 +3,6 @@
 use std::fs;
 use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
@@ -11,6 +10,7 @@ use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
     KeyPair, KeyUsagePurpose, SanType, SigningKey,
 };
+use tempfile::NamedTempFile;
 
 use crate::addresses::SWITCH;
 
@@ -120,18 +120,14 @@ pub(crate) fn write(dir: &Path) -> Result<Authority> {
     Ok(authority)
 }
 
-/// Writes a file that only its owner can read. Replaces an existing file atomically.
+/// Writes a file that only its owner can read. Replaces an existing file atomically, also while other threads
+/// write the same file.
 pub(crate) fn write_private(path: &Path, contents: &str) -> Result<()> {
     let write = || -> std::io::Result<()> {
-        let partial = path.with_extension(format!("partial-{}", std::process::id()));
-        fs::OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&partial)?
-            .write_all(contents.as_bytes())?;
-        fs::rename(partial, path)
+        let mut partial = NamedTempFile::new_in(path.parent().unwrap_or_else(|| Path::new(".")))?;
+        partial.write_all(contents.as_bytes())?;
+        partial.persist(path)?;
+        Ok(())
     };
     write().with_context(|| format!("write {}", path.display()))
 }
@@ -139,6 +135,7 @@ pub(crate) fn write_private(path: &Path, contents: &str) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
+    use std::thread;
 
     use super::*;
 
@@ -155,6 +152,22 @@ mod tests {
                 entry.path().display()
             );
         }
+    }
+
+    #[test]
+    fn threads_write_the_same_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("kubeconfig");
+        thread::scope(|scope| {
+            let writers: Vec<_> = (0..8)
+                .map(|_| scope.spawn(|| (0..200).try_for_each(|_| write_private(&path, "contents"))))
+                .collect();
+            for writer in writers {
+                writer.join().unwrap().unwrap();
+            }
+        });
+        assert_eq!(fs::read_to_string(&path).unwrap(), "contents");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     }
 
     #[test]

@@ -16,6 +16,7 @@ use rustix::process::{Pid, Signal, getuid, kill_process_group, test_kill_process
 
 use crate::binaries;
 use crate::cgroups;
+use crate::namespace::random_suffix;
 use crate::private_dir::private_dir;
 
 const LOCK: &str = "lock";
@@ -155,7 +156,7 @@ impl StateRoot {
             {
                 kill_processes_in(&claim.dir);
                 cgroups::remove(&cgroups::name(&claim.dir), None)?;
-                let trash = self.0.join(format!("{TRASH}{}-{name}", std::process::id()));
+                let trash = self.0.join(format!("{TRASH}{}-{name}", random_suffix()));
                 fs::rename(&claim.dir, &trash)
                     .with_context(|| format!("move {} away", claim.dir.display()))?;
                 swept.push(name);

@@ -36,8 +36,8 @@ pub(crate) const POLL: Duration = Duration::from_millis(20);
 
 /// How long an outdated state is returned.
 const OUTDATED_FOR: Duration = Duration::from_millis(1500);
-/// Longer than the watch timeout.
-const SILENT_FOR: Duration = Duration::from_secs(75);
+/// Longer than an informer waits for the next bookmark.
+const SILENT_FOR: Duration = Duration::from_secs(95);
 /// How many slow requests can follow each other, with a margin: 85 create a PostgresCluster.
 const SLOW_REQUESTS: u32 = 100;
 /// Recovery time of Kubernetes' own controllers after an outage of the API server.

@@ -1,6 +1,14 @@
 //! A TCP proxy between a member and the API server, with the faults of a network.
+//!
+//! Proxies have a thread of their own. A test that waits for a program of PostgreSQL would otherwise cut its members
+//! off, and the primary would lose its Lease.
 
-use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    io,
+    net::{self, SocketAddr},
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
 
 use anyhow::{Context, Result};
 use tokio::{
@@ -9,9 +17,15 @@ use tokio::{
         TcpListener, TcpStream,
         tcp::{ReadHalf, WriteHalf},
     },
+    runtime::{Builder, Runtime},
     sync::watch,
     time::sleep,
 };
+use tokio_util::task::AbortOnDropHandle;
+
+static RUNTIME: LazyLock<io::Result<Runtime>> = LazyLock::new(|| {
+    Builder::new_multi_thread().worker_threads(1).thread_name("api-proxy").enable_all().build()
+});
 
 /// Bytes of the API server with which a connection begins: its certificate, and not much more.
 const HANDSHAKE: usize = 3 << 10;
@@ -32,21 +46,25 @@ enum Network {
 pub struct ApiProxy {
     address: SocketAddr,
     network: Arc<watch::Sender<Network>>,
+    _accepts: AbortOnDropHandle<()>,
 }
 
 impl ApiProxy {
     /// Starts a proxy to a server.
-    pub(crate) async fn start(server: String) -> Result<Self> {
-        let listener = TcpListener::bind("127.0.0.1:0").await.context("cannot listen for a proxy")?;
-        let address = listener.local_addr()?;
+    pub(crate) fn start(server: String) -> Result<Self> {
+        let runtime = RUNTIME.as_ref().context("cannot start the thread of proxies")?;
+        let _entered = runtime.enter();
+        let listener = net::TcpListener::bind("127.0.0.1:0").context("cannot listen for a proxy")?;
+        listener.set_nonblocking(true)?;
+        let (address, listener) = (listener.local_addr()?, TcpListener::from_std(listener)?);
         let network = Arc::new(watch::Sender::new(Network::Works));
         let state = network.clone();
-        tokio::spawn(async move {
+        let accepts = runtime.spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 tokio::spawn(connect(client, server.clone(), state.subscribe()));
             }
         });
-        Ok(Self { address, network })
+        Ok(Self { address, network, _accepts: AbortOnDropHandle::new(accepts) })
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -78,7 +96,7 @@ impl ApiProxy {
 async fn connect(mut client: TcpStream, server: String, mut network: watch::Receiver<Network>) {
     let mut changes = network.clone();
     let cut = async {
-        // Fails only when the test ends.
+        // Fails only when the proxy is gone.
         let _ = changes.wait_for(|network| *network == Network::Cut).await;
     };
     tokio::select! {

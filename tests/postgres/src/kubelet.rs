@@ -33,7 +33,7 @@ use tempfile::TempDir;
 use crate::{
     api_proxy::ApiProxy,
     http,
-    member::{LEASE_SECONDS, Member, Place},
+    member::{LEASE_SECONDS, Member, Place, give, user},
 };
 
 /// How long a condition may take to hold.
@@ -226,18 +226,34 @@ impl Kubelet {
     /// # Errors
     /// Returns an error if a Secret cannot be read, or a file cannot be written.
     pub async fn mount(&self, name: &str, pod: &Pod) -> Result<bool> {
-        for (volume, secret) in secrets(pod) {
-            let Some(secret) = self.api::<Secret>().get_opt(&secret).await? else { return Ok(false) };
+        for (volume, secret, is_optional) in secrets(pod) {
+            let secret = self.api::<Secret>().get_opt(&secret).await?;
+            if secret.is_none() && !is_optional {
+                return Ok(false);
+            }
             let folder = self.folder.path().join(name).join("certificates").join(volume);
             fs::create_dir_all(&folder)?;
-            for (file, content) in secret.data.unwrap_or_default() {
+            for (file, content) in secret.and_then(|secret| secret.data).unwrap_or_default() {
                 let path = folder.join(file);
                 fs::write(&path, content.0)?;
                 fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
             }
+            give(&folder, user()?)?;
         }
         self.mount_archive(name, pod).await?;
         Ok(true)
+    }
+
+    /// Writes what all Pods mount, as it is now. The kubelet of a node does that within a minute.
+    ///
+    /// # Errors
+    /// Returns an error if a Secret is missing or cannot be read, or a file cannot be written.
+    pub async fn remount(&self) -> Result<()> {
+        for pod in self.api::<Pod>().list(&ListParams::default()).await? {
+            let name = pod.name_any();
+            ensure!(self.mount(&name, &pod).await?, "a Secret of {name} is missing");
+        }
+        Ok(())
     }
 
     /// Writes the files of the projected volumes of a Pod, as they are now. A Secret that is missing has
@@ -283,7 +299,7 @@ impl Kubelet {
         let account = pod.spec.as_ref().and_then(|spec| spec.service_account_name.clone());
         let account = account.context("the Pod has no ServiceAccount")?;
         let Some(kubeconfig) = self.kubeconfig(&account).await? else { return Ok(None) };
-        let api = ApiProxy::start(self.server.clone()).await?;
+        let api = ApiProxy::start(self.server.clone())?;
         let through_proxy = kubeconfig.replace(&self.server, &api.address().to_string());
         ensure!(through_proxy != kubeconfig, "the kubeconfig does not name {}", self.server);
         fs::write(folder.join("kubeconfig"), through_proxy)?;
@@ -349,11 +365,14 @@ fn archive_secrets(pod: &Pod) -> Vec<(String, String, String, String)> {
         .collect()
 }
 
-/// Returns the volumes of a Pod with a Secret, and the names of the Secrets.
-fn secrets(pod: &Pod) -> Vec<(String, String)> {
+/// Returns the volumes of a Pod with a Secret, the names of the Secrets, and whether they may be missing.
+fn secrets(pod: &Pod) -> Vec<(String, String, bool)> {
     let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
-    volumes
-        .filter_map(|volume| Some((volume.name.clone(), volume.secret.as_ref()?.secret_name.clone()?)))
+    let secrets = volumes.filter_map(|volume| Some((volume.name.clone(), volume.secret.as_ref()?)));
+    secrets
+        .filter_map(|(volume, secret)| {
+            Some((volume, secret.secret_name.clone()?, secret.optional.unwrap_or_default()))
+        })
         .collect()
 }
 

@@ -130,6 +130,7 @@ impl Member {
             .args(["--volume".into(), path("volume"), "--sockets".into(), path("sockets")])
             .args(["--certificates".into(), path("certificates")])
             .args(["--application-password".into(), path("certificates/app/password")])
+            .args(["--role-passwords".into(), path("certificates/roles")])
             .args(["--archive-secrets".into(), path("archive")])
             .args(["--recovery-secrets".into(), path("recovery")])
             .arg("--programs")
@@ -150,14 +151,23 @@ impl Member {
     /// # Errors
     /// Returns what `psql` printed if it fails.
     pub fn sql(&self, statement: &str) -> Result<()> {
+        self.query(statement).map(drop)
+    }
+
+    /// Runs a query as the superuser, by the socket. Returns its rows as lines of text.
+    ///
+    /// # Errors
+    /// Returns what `psql` printed if it fails.
+    pub fn query(&self, query: &str) -> Result<String> {
         let output = programs::command("psql")?
-            .args(["--no-psqlrc", "--username=postgres", "--dbname=postgres", "--command", statement])
+            .args(["--no-psqlrc", "--tuples-only", "--no-align"])
+            .args(["--username=postgres", "--dbname=postgres", "--command", query])
             .arg("--host")
             .arg(self.folder.join("sockets"))
             .output()
             .context("cannot run psql")?;
-        ensure!(output.status.success(), "{statement}: {}", String::from_utf8_lossy(&output.stderr));
-        Ok(())
+        ensure!(output.status.success(), "{query}: {}", String::from_utf8_lossy(&output.stderr));
+        Ok(String::from_utf8(output.stdout)?.trim_end().to_owned())
     }
 
     /// Returns whether the Pod runs.
@@ -267,7 +277,8 @@ fn children(parent: Pid) -> Result<Vec<Pid>> {
     Ok(found)
 }
 
-fn user() -> Result<(u32, u32)> {
+/// Returns the numbers of the user of PostgreSQL and of its group.
+pub(crate) fn user() -> Result<(u32, u32)> {
     let users = fs::read_to_string("/etc/passwd")?;
     let line = users.lines().find(|line| line.split(':').next() == Some(USER));
     let line = line.with_context(|| format!("there is no user {USER}: install the package postgresql"))?;
@@ -277,7 +288,7 @@ fn user() -> Result<(u32, u32)> {
 }
 
 /// Gives a folder and all it contains to a user.
-fn give(path: &Path, user: (u32, u32)) -> Result<()> {
+pub(crate) fn give(path: &Path, user: (u32, u32)) -> Result<()> {
     chown(path, Some(user.0), Some(user.1))
         .with_context(|| format!("cannot give away {}", path.display()))?;
     if path.is_dir() {

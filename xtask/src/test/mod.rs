@@ -16,7 +16,7 @@ use cluster::{
     program::{cargo_in, workspace},
     real_nodes,
 };
-use output::Output;
+use output::{Failure, Output};
 
 use crate::{image, kubernetes::Kubernetes};
 
@@ -34,7 +34,7 @@ const THREADS_VARIABLE: &str = "RUST_TEST_THREADS";
 /// an environment variable, it does not apply to tests that run cargo.
 const RUNNER: &str = r#"target."cfg(all())".runner = ["sh", "-c", "echo \"program $CARGO_PKG_NAME ${1##*/}\"; exec \"$@\"", "run"]"#;
 
-/// Runs all tests, and prints the totals and the slowest test programs.
+/// Runs all tests, and prints the totals, the slowest test programs, and why tests failed.
 #[derive(Args)]
 pub(crate) struct Test {
     /// Run the tests on real nodes instead, which need root and what `cargo xtask cluster prepare`
@@ -57,7 +57,11 @@ impl Test {
         }
         println!("\n{} passed, {} failed, {} skipped", output.passed, output.failed, output.ignored);
         if !output.succeeded || output.failed > 0 || output.unclosed > 0 {
-            bail!("tests failed: {}", output.failures.join(", "));
+            for Failure { name, message } in &output.failures {
+                println!("\n{name}:\n{}", message.join("\n"));
+            }
+            let names: Vec<_> = output.failures.iter().map(|failure| failure.name.as_str()).collect();
+            bail!("tests failed: {}", names.join(", "));
         }
         if output.passed == 0 {
             bail!("no test ran; check the arguments after `--`");

@@ -179,6 +179,9 @@ reasons! {
         NO_PRIMARY = "NoPrimary",
             "The PostgresCluster has no primary, or its primary is not ready.",
             "Look at the Pod that the message names: `kubectl describe pod` and `kubectl logs`.";
+        HIBERNATED = "Hibernated",
+            "`spec.hibernated` is true: the members are stopped, and their volumes stay.",
+            "Set `spec.hibernated` to `false` to start them again.";
         FENCED = "Fenced",
             "A person has fenced the primary: nobody takes writes, and no member takes its place.",
             "Remove the primary from the annotation `lukeb0nd.com/fence`, or the annotation.";
@@ -261,6 +264,10 @@ reasons! {
         PARAMETERS_REFUSED = "ParametersRefused",
             "PostgreSQL refuses `spec.parameters`, and runs with the former ones.",
             "The message has the words of PostgreSQL. Mend the parameter.";
+        DATABASES_FAILED = "DatabasesFailed",
+            "PostgreSQL refuses a role or a database of the spec. All others are applied.",
+            "The message has the words of PostgreSQL for each. Mend the entry of `spec.roles` or \
+             `spec.databases`, or what stands in its way; the primary tries again.";
         MAJOR_VERSION_CHANGE = "MajorVersionChange",
             "The spec has another major version than the data, so the former version runs.",
             "Set `spec.version` to the major version of the data. For another one, create a new \
@@ -269,8 +276,8 @@ reasons! {
             "The certificates of the PostgresCluster cannot be issued or used.",
             "The message names the Secret. Delete it if it is damaged; it is created again.";
         INVALID_PASSWORD = "InvalidPassword",
-            "The password in the Secret of the application cannot be used.",
-            "Set another password in the Secret that the message names.";
+            "The password in a Secret cannot be used, or is missing.",
+            "Set another password in the Secret that the message names, or create it.";
         FAILED = "Failed",
             "Something that the Tenant's spec describes could not be done. The reason of \
              Capsule's API.",

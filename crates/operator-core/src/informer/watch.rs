@@ -25,9 +25,8 @@ use crate::{
     metrics::{Metrics, WatchRestart},
 };
 
-/// Duration of a watch request in seconds. Much shorter than kube's 290 s, so that a dead
-/// connection is detected in about a minute.
-const WATCH_SECONDS: u32 = 55;
+/// Duration of a watch request in seconds. A dead connection is detected earlier: see [`super::watch_client`].
+const WATCH_SECONDS: u32 = 290;
 
 /// Shortest and longest delay before a failed watch is retried.
 const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));

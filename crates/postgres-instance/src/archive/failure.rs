@@ -1,13 +1,11 @@
 //! Why something could not be archived.
 
 use postgres_archive::{ArchiveError, StoreError};
-use postgres_model::report::{ArchiveFailure, MAX_PROBLEM};
+use postgres_model::report::{ArchiveFailure, shortened};
 
 /// Returns a failure that is no conflict.
 pub(super) fn failure(message: impl Into<String>) -> ArchiveFailure {
-    let message: String = message.into();
-    let end = message.floor_char_boundary(MAX_PROBLEM);
-    ArchiveFailure { is_conflict: false, message: message.get(..end).unwrap_or_default().to_owned() }
+    ArchiveFailure { is_conflict: false, message: shortened(message.into()) }
 }
 
 /// Classifies an error of the archive.

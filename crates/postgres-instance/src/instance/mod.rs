@@ -23,6 +23,7 @@ use crate::{
     clock::now,
     cluster::{Cluster, MemberCluster},
     control_data::ControlFile,
+    declared::Declared,
     disk::Disk,
     election::Election,
     fence::Fence,
@@ -33,6 +34,7 @@ use crate::{
     roles::Roles,
     server::PostgresServer,
     session::Answer,
+    slots::Slots,
     status_api::{BackupRequest, Health, StatusHandle},
     tasks::RunningTask,
     volume::Volume,
@@ -85,6 +87,10 @@ pub(crate) struct Instance {
     pub(crate) parameters: AcceptedParameters,
     /// The roles and the database that a primary must have.
     pub(crate) roles: Roles,
+    /// The roles and databases of the spec.
+    pub(crate) declared: Declared,
+    /// The replication slots of the members.
+    pub(crate) slots: Slots,
     /// The synchronous configuration of the primary that started at this moment.
     pub(crate) in_force: (Option<Moment>, InForce),
     /// Starts and long commands that failed.
@@ -119,6 +125,8 @@ impl Instance {
                 () = self.election.changed() => {}
                 () = self.probe.changed() => {}
                 () = self.roles.changed() => {}
+                () = self.declared.changed() => {}
+                () = self.slots.changed() => {}
                 Ok(()) = self.archive_changes.changed() => {}
                 Ok(()) = self.backup_requests.changed() => {}
                 Ok(()) = self.switch_requests.changed() => self.switch_wal(),
@@ -190,7 +198,9 @@ impl Instance {
             self.retry.failed(now());
         }
         (self.control, self.task) = (None, None);
-        self.roles.set_primary(None);
+        self.roles.set_server(None);
+        self.declared.set_server(None);
+        self.slots.set_server(None);
         self.probe.set_server(None);
         let end = self.end.take().filter(|_| ended.cleanly && !ended.was_primary);
         if end.is_some() {

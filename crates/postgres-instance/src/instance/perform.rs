@@ -5,21 +5,23 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use postgres_model::{
     instance::{Command, Observed, Server, StopMode, Task},
+    slots::name as slot_name,
     timeline::{TimelineId, stub_histories},
 };
 use tokio::time::sleep;
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
 use super::Instance;
 use crate::{
     clock::now,
     cluster::MemberCluster,
-    configuration::Dynamic,
+    configuration::{Dynamic, SlotNames},
     control_data::{newest_history, path},
-    durable, recovery,
+    declared, durable, recovery,
     recovery_target::RecoveryEnd,
-    roles::Primary,
+    roles,
     server::{receives_wal, remove_stray_histories},
+    slots,
     tasks::{self, RunningTask},
 };
 
@@ -75,10 +77,19 @@ impl Instance {
             self.standby(upstream, cluster)
         };
         self.server.reload(&self.volume, wanted)?;
-        let is_primary = self.answer().is_some_and(|answer| !answer.in_recovery);
+        let answer = self.answer();
+        let others = cluster.members().filter(|member| *member != self.member).map(slot_name);
+        let slots = self.server.dynamic().slots.as_ref().map(|_| others.collect());
+        let answers = self.server.started().filter(|_| answer.is_some());
+        self.slots.set_server(answers.map(|started| slots::Server { started, slots }));
+        let is_primary = answer.is_some_and(|answer| !answer.in_recovery);
         let primary = self.server.started().filter(|_| is_primary);
-        let application = cluster.application.clone();
-        self.roles.set_primary(primary.map(|started| Primary { started, application }));
+        let (application, objects) = (cluster.application.clone(), cluster.declared.clone());
+        let owner = application.owner.clone();
+        // The role of the application can own databases.
+        let prepared = primary.filter(|_| self.roles.were_attempted(primary));
+        self.declared.set_server(prepared.map(|started| declared::Primary { started, objects, owner }));
+        self.roles.set_server(primary.map(|started| roles::Primary { started, application }));
         Ok(())
     }
 
@@ -198,6 +209,11 @@ impl Instance {
         if self.server.started().is_some() {
             let dynamic = self.standby(None, cluster);
             self.server.reload(&self.volume, dynamic)?;
+            if self.server.dynamic().slots.is_some()
+                && let Err(error) = slots::end_synchronization(&self.socket).await
+            {
+                warn!(%error, "cannot end the synchronization of replication slots, for which a promotion waits");
+            }
             let end = now() + SEAL;
             let mut quiet = 0;
             while quiet < 2 {
@@ -215,6 +231,10 @@ impl Instance {
         Ok(())
     }
 
+    fn synchronizes_slots(&self, cluster: &MemberCluster) -> bool {
+        cluster.synchronizes_slots && self.server.fixed.can_copy_slots
+    }
+
     /// Returns the configuration of a standby. One that recovers archives nothing: the WAL is that of
     /// another cluster.
     fn standby(&self, upstream: Option<&str>, cluster: &MemberCluster) -> Dynamic {
@@ -226,6 +246,10 @@ impl Instance {
             archive_timeout: archive_timeout(cluster).filter(|_| recovery.is_none()),
             recovery: recovery.map(|recovery| RecoveryEnd { timeline: recovery.timeline, target }),
             parameters: self.parameters.accepted().clone(),
+            slots: self.synchronizes_slots(cluster).then(|| SlotNames {
+                upstream: upstream.filter(|_| cluster.has_slot).map(|_| slot_name(&self.member)),
+                standbys: Vec::new(),
+            }),
             ..Dynamic::default()
         }
     }
@@ -233,7 +257,10 @@ impl Instance {
     /// Returns the configuration of a primary.
     fn primary(&self, cluster: &MemberCluster) -> Result<Dynamic> {
         let sync = cluster.sync.clone().context("cannot apply status.sync of the PostgresCluster")?;
+        let standbys = sync.members().iter().map(|member| slot_name(member)).collect();
+        let slots = SlotNames { upstream: None, standbys };
         Ok(Dynamic {
+            slots: Some(slots).filter(|_| self.synchronizes_slots(cluster)),
             upstream: None,
             sync,
             recovery: None,

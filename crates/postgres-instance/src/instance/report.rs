@@ -50,6 +50,8 @@ impl Instance {
             pending_restart: answer.as_ref().is_some_and(|answer| answer.pending_restart),
             parameters: self.parameters.settle(self.probe.asked()),
             refused_parameters: self.parameters.refusal().map(str::to_owned),
+            databases: self.declared.report_of(self.server.started()).filter(|_| is_primary),
+            slots: self.slots.present(self.server.started()),
             synchronous_standby_names: self.in_force.1.value().filter(|_| is_primary).map(str::to_owned),
             standbys: answer.map_or_else(Vec::new, |answer| answer.standbys),
             fencing: observed.cluster.as_ref().is_none_or(|view| view.fencing),

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use postgres_model::metrics::{
     ARCHIVE_FAILURES, ARCHIVE_LAST_SUCCESS, ARCHIVE_READY, CHECKPOINTS, CONNECTIONS, MAX_CONNECTIONS, Metric,
-    REPLAY_LAG_BYTES, REPLAY_LAG_SECONDS, STANDBY_LAG, TRANSACTIONS, XID_AGE,
+    REPLAY_LAG_BYTES, REPLAY_LAG_SECONDS, SLOT_WAL, STANDBY_LAG, TRANSACTIONS, XID_AGE,
 };
 use tokio_postgres::Row;
 use tracing::debug;
@@ -17,7 +17,7 @@ const ACTION: &str = "query for metrics";
 const CHECKPOINTER: i32 = 170_000;
 
 /// Returns the value of the label and the value of each sample. Samples without a value are left out.
-const PARTS: [(&Metric, &str); 10] = [
+const PARTS: [(&Metric, &str); 11] = [
     (
         &CONNECTIONS,
         "SELECT coalesce(state, 'unknown'), count(*)::float8 FROM pg_stat_activity \
@@ -47,6 +47,12 @@ const PARTS: [(&Metric, &str); 10] = [
         "SELECT left(application_name, 63), max(CASE WHEN NOT pg_is_in_recovery() \
          THEN pg_wal_lsn_diff(pg_current_wal_flush_lsn(), replay_lsn) END)::float8 \
          FROM pg_stat_replication GROUP BY 1 ORDER BY 1 LIMIT 64",
+    ),
+    (
+        &SLOT_WAL,
+        "SELECT slot_name, CASE WHEN NOT pg_is_in_recovery() \
+         THEN pg_wal_lsn_diff(pg_current_wal_flush_lsn(), restart_lsn) END::float8 \
+         FROM pg_replication_slots ORDER BY 1 LIMIT 64",
     ),
     (
         &ARCHIVE_LAST_SUCCESS,

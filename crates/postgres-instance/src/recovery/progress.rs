@@ -3,7 +3,7 @@
 use parking_lot::Mutex;
 use postgres_archive::RecoveryPlan;
 use postgres_model::{
-    report::{MAX_PROBLEM, RecoveryReport},
+    report::{RecoveryReport, shortened},
     volume_state::RecoveryState,
 };
 
@@ -32,8 +32,7 @@ impl Progress {
 
     /// Notes why the backup could not be restored.
     pub(crate) fn failed(&self, reason: &str) {
-        let end = reason.floor_char_boundary(MAX_PROBLEM);
-        self.0.lock().failure = reason.get(..end).map(str::to_owned);
+        self.0.lock().failure = Some(shortened(reason.to_owned()));
     }
 
     /// Returns the report. `failure` is why no WAL is restored.

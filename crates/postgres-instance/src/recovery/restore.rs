@@ -32,10 +32,10 @@ pub(crate) async fn restore(
 ) -> Result<()> {
     let archive = source.archive(&settings).await?;
     let planned = plan(&archive, &settings).await?;
-    let major = major_version(&programs).await?;
+    let major = programs.major_version().await?;
     let version = &planned.backup.server_version;
     ensure!(
-        version.to_string().split('.').next() == Some(major.as_str()),
+        version.to_string().split('.').next().and_then(|number| number.parse().ok()) == Some(major),
         "the backup {} is of PostgreSQL {version}, and the image has PostgreSQL {major}; set spec.version to that \
          major version",
         planned.backup.id
@@ -63,11 +63,4 @@ async fn restore_history(archive: &Archive, timeline: TimelineId, data: &Path) -
         Restore::Restored => Ok(()),
         Restore::NotFound => bail!("the archive has no history of the timeline {timeline}"),
     }
-}
-
-/// Returns the major version of the programs, such as `17`.
-async fn major_version(programs: &Programs) -> Result<String> {
-    let output = programs.output("postgres", &["--version".as_ref()]).await?;
-    let version = output.split_whitespace().nth(2).and_then(|version| version.split(['.', 'b', 'r']).next());
-    version.map(str::to_owned).with_context(|| format!("postgres --version printed {:?}", output.trim()))
 }

@@ -163,7 +163,10 @@ impl View<'_> {
     /// Returns whether the target has to be given up. A member that only the operator cannot reach
     /// renews the Lease. A single member is left alone: there is nobody else.
     fn has_failed(&self, name: &str, target: Option<&MemberView>) -> bool {
-        let cannot_lead = target.is_none_or(|target| target.is_gone || target.is_fenced);
+        // The Pod of a primary that was fenced may be about to be created again.
+        let is_awaited = self.is_primary(name) && self.state.fenced && self.since_fenced < self.lease * 2;
+        let is_gone = |target: &MemberView| target.is_gone && !is_awaited;
+        let cannot_lead = target.is_none_or(|target| is_gone(target) || target.is_fenced);
         let had_time = match (self.is_primary(name), self.state.fenced) {
             (true, false) => true,
             // It has to see that it is no longer fenced.

@@ -1,6 +1,7 @@
 //! The report of an instance: what it answers to `GET /status`.
 
 mod archive;
+mod databases;
 mod recovery;
 mod standby;
 mod state;
@@ -9,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::{
     archive::{ArchiveFailure, ArchiveReport, BackupInventory, BackupPhase, BackupReport},
+    databases::DatabasesReport,
     recovery::RecoveryReport,
     standby::{StandbyReport, SyncState, WalSenderState},
     state::InstanceState,
@@ -23,6 +25,8 @@ use crate::{
 const MAX_BYTES: usize = 64 << 10;
 /// Most standbys in a report.
 const MAX_STANDBYS: usize = 64;
+/// Most replication slots in a report.
+const MAX_SLOTS: usize = 64;
 /// Most bytes of a name: those of a Pod's host name, and of an `application_name`.
 const MAX_NAME: usize = 63;
 /// Most bytes of a UID or of a version.
@@ -86,9 +90,15 @@ pub struct InstanceReport {
     /// Why PostgreSQL refuses these parameters. It runs with the former ones.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused_parameters: Option<String>,
+    /// What came of the roles and databases of the spec, if this member is the primary.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub databases: Option<DatabasesReport>,
     /// The parameter of this name on a primary, if it is [in force](crate::in_force).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub synchronous_standby_names: Option<String>,
+    /// Replication slots of [members](crate::slots) that the server has.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub slots: Vec<String>,
     /// Standbys that stream from this member.
     #[serde(default)]
     pub standbys: Vec<StandbyReport>,
@@ -143,6 +153,9 @@ pub enum ReportError {
     /// The report has too many standbys.
     #[error("the report of an instance lists {0} standbys, and at most {MAX_STANDBYS} are read")]
     Standbys(usize),
+    /// The report has too many replication slots.
+    #[error("the report of an instance lists {0} replication slots, and at most {MAX_SLOTS} are read")]
+    Slots(usize),
     /// A text in the report is too long.
     #[error("{field} in the report of an instance has {bytes} bytes, and at most {most} are read")]
     Text {
@@ -181,7 +194,9 @@ impl InstanceReport {
             pending_restart: false,
             parameters: None,
             refused_parameters: None,
+            databases: None,
             synchronous_standby_names: None,
+            slots: Vec::new(),
             standbys: Vec::new(),
             fencing: true,
             manager_version: manager_version.to_owned(),
@@ -221,6 +236,9 @@ impl InstanceReport {
         if self.standbys.len() > MAX_STANDBYS {
             return Err(ReportError::Standbys(self.standbys.len()));
         }
+        if self.slots.len() > MAX_SLOTS {
+            return Err(ReportError::Slots(self.slots.len()));
+        }
         let texts = [
             ("member", Some(&self.member), MAX_NAME),
             ("podUID", Some(&self.pod_uid), MAX_TEXT),
@@ -232,11 +250,23 @@ impl InstanceReport {
             ("synchronousStandbyNames", self.synchronous_standby_names.as_ref(), MAX_STANDBY_NAMES),
         ];
         let names = self.standbys.iter().map(|standby| ("standbys.name", Some(&standby.name), MAX_NAME));
-        texts.into_iter().chain(names).try_for_each(|(field, text, most)| check_text(field, text, most))?;
+        let slots = self.slots.iter().map(|slot| ("slots", Some(slot), MAX_NAME));
+        texts
+            .into_iter()
+            .chain(names)
+            .chain(slots)
+            .try_for_each(|(field, text, most)| check_text(field, text, most))?;
         self.archive.as_ref().map_or(Ok(()), ArchiveReport::check)?;
         self.recovery.as_ref().map_or(Ok(()), RecoveryReport::check)?;
+        self.databases.as_ref().map_or(Ok(()), DatabasesReport::check)?;
         self.backup.as_ref().map_or(Ok(()), BackupReport::check)
     }
+}
+
+/// Returns the part of a problem that a report has space for.
+pub fn shortened(mut problem: String) -> String {
+    problem.truncate(problem.floor_char_boundary(MAX_PROBLEM));
+    problem
 }
 
 fn check_size(json: &[u8]) -> Result<(), ReportError> {

@@ -77,8 +77,15 @@ fn sizes_are_bounded() {
     let standby = |name: &str| json!({ "name": name, "state": "streaming", "syncState": "async" });
     let error = decode(&with("standbys", json!([standby(&"x".repeat(64))]))).unwrap_err();
     assert!(matches!(error, ReportError::Text { field: "standbys.name", bytes: 64, most: 63 }), "{error}");
+    let databases = json!({ "fingerprint": u64::MAX, "problem": "x".repeat(MAX_PROBLEM + 1) });
+    let error = decode(&with("databases", databases)).unwrap_err();
+    assert!(matches!(error, ReportError::Text { field: "databases.problem", .. }), "{error}");
     let error = decode(&with("standbys", json!(vec![standby("x"); 65]))).unwrap_err();
     assert!(matches!(error, ReportError::Standbys(65)), "{error}");
+    let error = decode(&with("slots", json!(vec!["x"; 65]))).unwrap_err();
+    assert!(matches!(error, ReportError::Slots(65)), "{error}");
+    let error = decode(&with("slots", json!(["x".repeat(64)]))).unwrap_err();
+    assert!(matches!(error, ReportError::Text { field: "slots", bytes: 64, most: 63 }), "{error}");
     let error = decode(&with("other", json!("x".repeat(MAX_BYTES)))).unwrap_err();
     assert!(matches!(error, ReportError::Bytes(_)), "{error}");
 }

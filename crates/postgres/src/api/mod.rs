@@ -1,10 +1,15 @@
 //! The PostgresCluster API, `lukeb0nd.com/v1`.
 
 #![allow(unreachable_pub, reason = "KubeSchema writes a hidden copy of each struct, which nothing can reach")]
+#![allow(
+    clippy::struct_excessive_bools,
+    reason = "each is a choice of its own, and the hidden copies have them too"
+)]
 
 mod adoption;
 mod backup;
 mod bootstrap;
+mod databases;
 #[cfg(test)]
 pub(crate) mod fixture;
 mod network;
@@ -12,13 +17,18 @@ mod parameters;
 mod postgres_backup;
 mod recovery;
 mod replication;
+mod slots;
 mod status;
 mod storage;
 mod updates;
 
 use k8s_openapi::api::core::v1::{ResourceRequirements, Toleration, TopologySpreadConstraint};
 use kube::{CustomResource, KubeSchema};
-use postgres_model::{parameters::Parameters, version::VersionSpec};
+use postgres_model::{
+    databases::{DeclaredDatabase, DeclaredRole},
+    parameters::Parameters,
+    version::VersionSpec,
+};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -34,6 +44,7 @@ pub use postgres_backup::{
 };
 pub use recovery::{Recovery, RecoverySource, RecoveryStatus, RecoveryTarget};
 pub use replication::{Durability, Failover, Synchronous};
+pub use slots::ReplicationSlots;
 pub use status::{
     BootstrapStatus, InstanceStatus, LastBackupStatus, Members, Phase, PostgresClusterStatus, PrimaryStatus,
     ReignStatus, Role, ScheduleStatus, ServiceNames, SyncStatus, TimelineStatus,
@@ -69,6 +80,14 @@ pub use updates::{PrimaryUpdate, Updates};
         .message("spec.synchronous.number must be lower than spec.size, because the primary does not wait for itself"),
     validation = Rule::new(parameters::never_lowered())
         .message("spec.parameters: max_connections, max_locks_per_transaction, max_prepared_transactions, and max_worker_processes can only be raised, because standbys need values as high as those of the primary"),
+    validation = Rule::new(slots::VERSION)
+        .message("spec.replicationSlots.synchronizeLogical requires PostgreSQL 17 or newer"),
+    validation = Rule::new(slots::WAL_LEVEL)
+        .message("spec.parameters.wal_level must be logical if spec.replicationSlots.synchronizeLogical is true"),
+    validation = Rule::new(databases::NOT_THE_OWNER)
+        .message("spec.roles must not contain the role of spec.bootstrap.initdb.owner, which the manager looks after"),
+    validation = Rule::new(databases::APPLICATION)
+        .message("the entry of spec.bootstrap.initdb.database in spec.databases must not be Absent or have another owner"),
     validation = Rule::new("size(self.metadata.name) <= 50")
         .message("a PostgresCluster's name may have at most 50 characters, so that the names of its Pods and Services are valid"),
     validation = Rule::new("self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')")
@@ -99,6 +118,11 @@ pub struct PostgresClusterSpec {
     /// paused stops all actions of the controller, including failover. It still updates the status.
     #[serde(default)]
     pub paused: bool,
+
+    /// hibernated stops all members and deletes their Pods. Their volumes stay, and the members start again
+    /// with their data when it is false.
+    #[serde(default)]
+    pub hibernated: bool,
 
     /// nodeSelector contains the labels that the nodes of the members must have.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -156,6 +180,32 @@ pub struct PostgresClusterSpec {
     #[serde(default)]
     pub bootstrap: Bootstrap,
 
+    /// roles lists roles of PostgreSQL, which the primary creates, changes, and drops. The role of the
+    /// application is in bootstrap.initdb.owner.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    #[x_kube(
+        merge_strategy = ListMerge::Map(vec!["name".into()]),
+        validation = Rule::new(databases::ROLE_NAMES)
+            .message("the name of a role must begin with a lower case letter, contain only lower case letters, digits, and '_', not end with '_' or begin with pg_, and not be postgres, streaming_replica, public, or none"),
+        validation = Rule::new(databases::SECRETS)
+            .message("passwordSecretName must be the name of a Secret, and may be given only if login is true"),
+        validation = Rule::new(databases::MEMBERSHIPS)
+            .message("memberOf must not contain the role itself")
+    )]
+    pub roles: Vec<DeclaredRole>,
+
+    /// databases lists databases of PostgreSQL, which the primary creates, changes, and drops. The entry
+    /// of the application's database can list its extensions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    #[x_kube(
+        merge_strategy = ListMerge::Map(vec!["name".into()]),
+        validation = Rule::new(databases::DATABASE_NAMES)
+            .message("the name of a database must begin with a lower case letter or '_', contain only lower case letters, digits, and '_', and not be postgres, template0, or template1")
+    )]
+    pub databases: Vec<DeclaredDatabase>,
+
     /// storage describes the volume of each member.
     #[serde(default)]
     pub storage: Storage,
@@ -168,6 +218,10 @@ pub struct PostgresClusterSpec {
     /// synchronous decides on how many standbys a commit waits.
     #[serde(default)]
     pub synchronous: Synchronous,
+
+    /// replicationSlots decides which replication slots survive a failover.
+    #[serde(default)]
+    pub replication_slots: ReplicationSlots,
 
     /// failover decides when another member replaces the primary.
     #[serde(default)]

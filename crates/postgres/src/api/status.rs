@@ -122,7 +122,7 @@ pub struct PostgresClusterStatus {
     pub services: ServiceNames,
 
     /// conditions are the latest observations: Available, DataSafe, Scaling, Upgrading,
-    /// ConfigurationApplied, StorageHealthy, VersionSupported, VolumesRetained, Archiving,
+    /// ConfigurationApplied, DatabasesApplied, StorageHealthy, VersionSupported, VolumesRetained, Archiving,
     /// BackupRecent, and Ready, which summarizes them.
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     #[serde(default)]
@@ -147,6 +147,8 @@ pub enum Phase {
     SwitchingOver,
     /// The members are replaced one after the other, because the spec has changed.
     Upgrading,
+    /// All members are stopped, because the spec says so.
+    Hibernated,
     /// The database is recovered from an archive, or the members of a former cluster are compared, of
     /// which the one with the most rows becomes the primary.
     Recovering,
@@ -198,6 +200,9 @@ pub struct InstanceStatus {
     /// address is the address of the member's Pod.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub address: String,
+    /// slot is true if the member uses a replication slot, because the primary has one for it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub slot: bool,
     /// volumeUID is the UID of the member's PersistentVolumeClaim. A claim with another UID is not
     /// the volume of this member, and never used for it.
     #[serde(default, rename = "volumeUID", skip_serializing_if = "String::is_empty")]

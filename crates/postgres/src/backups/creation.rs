@@ -40,7 +40,7 @@ impl BackupObjects {
             let known = known.iter().find(|known| known.name == schedule.name);
             let Ok(parsed) = Schedule::parse(schedule) else { continue };
             let last = known.map_or(now, |known| known.last_time.0);
-            let due = parsed.due(last, now).filter(|_| !cluster.spec.paused);
+            let due = parsed.due(last, now).filter(|_| !cluster.spec.paused && !cluster.spec.hibernated);
             let created = match due {
                 Some(time) => self.create_scheduled(owner, schedule, time).await,
                 None => Ok(()),

@@ -26,7 +26,7 @@ pub(crate) fn mutate_role(cluster: &PostgresCluster, role: &mut Role) {
     let group = PostgresCluster::group(&()).into_owned();
     let plural = PostgresCluster::plural(&()).into_owned();
     role.rules = Some(vec![
-        rule(&group, &plural, &name, &["get", "list", "watch"]),
+        rule(&group, &plural, &name, &["list", "watch"]),
         rule(LEASES, "leases", &name, &["get", "update"]),
     ]);
 }

@@ -1,7 +1,8 @@
-//! The Secret with which an application connects.
+//! The Secrets with which an application and the roles of the spec connect.
 
 use kube::ResourceExt;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use postgres_model::databases::{DeclaredDatabase, Ensure};
 
 use super::{
     PORT,
@@ -13,26 +14,51 @@ use crate::api::PostgresCluster;
 /// Characters of a new password. None of them has a meaning in a connection string.
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// Returns the content of the Secret. The keys are those that clients and their libraries expect.
-pub(crate) fn connection(cluster: &PostgresCluster, password: &str) -> Content {
-    let initdb = &cluster.spec.bootstrap.initdb;
-    let (database, owner) = (&initdb.database, &initdb.owner);
+/// Who connects to what.
+#[derive(Clone, Copy)]
+pub(crate) struct Login<'a> {
+    pub(crate) role: &'a str,
+    pub(crate) database: &'a str,
+}
+
+impl<'a> Login<'a> {
+    /// Returns the login of the application.
+    pub(crate) fn of_application(cluster: &'a PostgresCluster) -> Self {
+        let initdb = &cluster.spec.bootstrap.initdb;
+        Self { role: &initdb.owner, database: &initdb.database }
+    }
+
+    /// Returns the login of a role of the spec: to the first database of the spec that it owns, or to that
+    /// of the application.
+    pub(crate) fn of_role(cluster: &'a PostgresCluster, role: &'a str) -> Self {
+        let owned = |database: &&DeclaredDatabase| {
+            database.ensure == Ensure::Present && database.owner.as_deref() == Some(role)
+        };
+        let database = cluster.spec.databases.iter().find(owned);
+        let database = database.map_or(&cluster.spec.bootstrap.initdb.database, |database| &database.name);
+        Self { role, database }
+    }
+}
+
+/// Returns the content of a Secret. The keys are those that clients and their libraries expect.
+pub(crate) fn connection(cluster: &PostgresCluster, login: Login<'_>, password: &str) -> Content {
+    let Login { role, database } = login;
     let namespace = cluster.namespace().unwrap_or_default();
     let host = format!("{}.{namespace}.svc", Access::ReadWrite.name(cluster));
     let encoded = utf8_percent_encode(password, NON_ALPHANUMERIC);
     let escaped = password.replace('\\', "\\\\").replace(':', "\\:");
     content([
-        ("username", owner.as_bytes()),
+        ("username", role.as_bytes()),
         (PASSWORD, password.as_bytes()),
         ("dbname", database.as_bytes()),
         ("host", host.as_bytes()),
         ("port", PORT.to_string().as_bytes()),
-        ("uri", format!("postgresql://{owner}:{encoded}@{host}:{PORT}/{database}").as_bytes()),
+        ("uri", format!("postgresql://{role}:{encoded}@{host}:{PORT}/{database}").as_bytes()),
         (
             "jdbc-uri",
-            format!("jdbc:postgresql://{host}:{PORT}/{database}?user={owner}&password={encoded}").as_bytes(),
+            format!("jdbc:postgresql://{host}:{PORT}/{database}?user={role}&password={encoded}").as_bytes(),
         ),
-        ("pgpass", format!("{host}:{PORT}:{database}:{owner}:{escaped}\n").as_bytes()),
+        ("pgpass", format!("{host}:{PORT}:{database}:{role}:{escaped}\n").as_bytes()),
     ])
 }
 
@@ -57,13 +83,27 @@ mod tests {
     #[test]
     fn special_characters_of_a_password_are_escaped() {
         let cluster = cluster(&json!({"bootstrap": {"initdb": {"database": "orders", "owner": "shop"}}}));
-        let content = connection(&cluster, r"p@ss:w\rd");
+        let content = connection(&cluster, Login::of_application(&cluster), r"p@ss:w\rd");
         let text = |key: &str| String::from_utf8(value(&content, key).to_vec()).unwrap();
         assert_eq!(text("uri"), "postgresql://shop:p%40ss%3Aw%5Crd@db-rw.shop.svc:5432/orders");
         assert_eq!(text("pgpass"), "db-rw.shop.svc:5432:orders:shop:p@ss\\:w\\\\rd\n");
         assert!(text("jdbc-uri").ends_with("/orders?user=shop&password=p%40ss%3Aw%5Crd"));
         assert_eq!((text("username"), text("password")), ("shop".into(), r"p@ss:w\rd".into()));
         assert_eq!((text("dbname"), text("port")), ("orders".into(), "5432".into()));
+    }
+
+    #[test]
+    fn role_connects_to_the_first_database_that_it_owns() {
+        let cluster = cluster(&json!({
+            "roles": [{"name": "a", "login": true}, {"name": "b", "login": true}],
+            "databases": [
+                {"name": "former", "owner": "b", "ensure": "Absent"},
+                {"name": "first", "owner": "b"},
+                {"name": "second", "owner": "b"},
+            ],
+        }));
+        assert_eq!(Login::of_role(&cluster, "a").database, "app");
+        assert_eq!(Login::of_role(&cluster, "b").database, "first");
     }
 
     #[test]

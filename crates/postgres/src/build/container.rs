@@ -28,8 +28,11 @@ const DATA_PATH: &str = "/var/lib/ensemble";
 const CERTIFICATES_PATH: &str = "/etc/ensemble/certificates";
 /// Folder with the password of the application.
 const APPLICATION_PATH: &str = "/etc/ensemble/app";
+/// Folder with the passwords of the roles of the spec.
+const ROLES_PATH: &str = "/etc/ensemble/roles";
 /// Secrets that a member needs.
-pub(super) const SECRETS: [Purpose; 3] = [Purpose::Server, Purpose::Replication, Purpose::Application];
+pub(super) const SECRETS: [Purpose<'static>; 4] =
+    [Purpose::Server, Purpose::Replication, Purpose::Application, Purpose::Passwords];
 const PROBES: &str = "probes";
 const STATUS: &str = "status";
 const METRICS: &str = "metrics";
@@ -51,13 +54,13 @@ pub(super) fn installer(images: &MemberImages<'_>) -> Container {
 
 /// Returns the container of PostgreSQL. The instance manager is its first process.
 pub(super) fn postgres(cluster: &PostgresCluster, images: &MemberImages<'_>) -> Container {
-    let secret = |purpose: Purpose| {
-        let path = if purpose == Purpose::Application {
-            APPLICATION_PATH.to_owned()
-        } else {
-            format!("{CERTIFICATES_PATH}/{}", purpose.suffix())
+    let secret = |purpose: Purpose<'_>| {
+        let path = match purpose {
+            Purpose::Application => APPLICATION_PATH.to_owned(),
+            Purpose::Passwords => ROLES_PATH.to_owned(),
+            _ => format!("{CERTIFICATES_PATH}/{}", purpose.suffix()),
         };
-        VolumeMount { read_only: Some(true), ..mount(purpose.suffix(), &path) }
+        VolumeMount { read_only: Some(true), ..mount(&purpose.suffix(), &path) }
     };
     let mounts = [
         mount(DATA, DATA_PATH),

@@ -28,6 +28,8 @@ struct Content<'a> {
     restart: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     archive: Option<Vec<(&'a str, &'a SecretKey)>>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    synchronizes_logical_slots: bool,
 }
 
 /// Returns the revision of Pods with this image of PostgreSQL.
@@ -43,6 +45,7 @@ pub(crate) fn revision(cluster: &PostgresCluster, image: &str) -> String {
         anti_affinity: spec.anti_affinity,
         lease_seconds: spec.failover.lease_seconds,
         archive: archive::references(cluster),
+        synchronizes_logical_slots: spec.replication_slots.synchronize_logical,
         restart: cluster.annotations().get(RESTART).map(String::as_str),
     };
     // These types have only strings as keys, so they can be serialized.
@@ -75,6 +78,7 @@ mod tests {
             json!({"antiAffinity": true}),
             json!({"priorityClassName": "high"}),
             json!({"failover": {"leaseSeconds": 30}}),
+            json!({"replicationSlots": {"synchronizeLogical": true}}),
         ] {
             assert_ne!(revision(&cluster(&spec), "postgres:18.6"), base, "{spec}");
         }

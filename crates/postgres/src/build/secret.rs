@@ -1,6 +1,9 @@
-//! Secrets of a cluster: its certificates, and the password of its application.
+//! Secrets of a cluster: its certificates, and the passwords of its application and of its roles.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use k8s_openapi::{
     ByteString,
@@ -34,7 +37,7 @@ const NEXT_MEMBERS: Serial = 8;
 
 /// What a Secret is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Purpose {
+pub(crate) enum Purpose<'a> {
     /// The authority of the cluster, with its private key. No Pod has it.
     Authority,
     /// The certificate of the servers.
@@ -43,30 +46,37 @@ pub(crate) enum Purpose {
     Replication,
     /// How the application connects. Pods of members have the password only.
     Application,
+    /// How a role of the spec connects. No Pod has it.
+    Role(&'a str),
+    /// The passwords of all roles of the spec, by the names of the roles.
+    Passwords,
 }
 
-impl Purpose {
+impl<'a> Purpose<'a> {
     /// Returns the name of the Secret.
     pub(crate) fn name(self, cluster: &PostgresCluster) -> String {
         format!("{}-{}", cluster.name_any(), self.suffix())
     }
 
     /// Returns the end of the name, and the name of the folder in the Pod.
-    pub(crate) fn suffix(self) -> &'static str {
+    pub(crate) fn suffix(self) -> Cow<'a, str> {
         match self {
-            Self::Authority => "ca",
-            Self::Server => "server",
-            Self::Replication => "replication",
-            Self::Application => "app",
+            Self::Authority => "ca".into(),
+            Self::Server => "server".into(),
+            Self::Replication => "replication".into(),
+            Self::Application => "app".into(),
+            // The names of roles contain no hyphen.
+            Self::Role(role) => format!("role-{}", role.replace('_', "-")).into(),
+            Self::Passwords => "roles".into(),
         }
     }
 
     /// Returns a Secret without an owner.
     pub(crate) fn secret(self, cluster: &PostgresCluster, content: Content) -> Secret {
         let type_ = match self {
-            Self::Authority => "Opaque",
+            Self::Authority | Self::Passwords => "Opaque",
             Self::Server | Self::Replication => "kubernetes.io/tls",
-            Self::Application => "kubernetes.io/basic-auth",
+            Self::Application | Self::Role(_) => "kubernetes.io/basic-auth",
         };
         Secret {
             metadata: ObjectMeta {
@@ -84,14 +94,19 @@ impl Purpose {
     /// Returns a volume of a Pod with the files.
     pub(crate) fn volume(self, cluster: &PostgresCluster) -> Volume {
         let item = |name: &str| KeyToPath { key: name.to_owned(), path: name.to_owned(), mode: None };
-        let files: &[&str] = if self == Self::Application { &[PASSWORD] } else { &[AUTHORITY, CHAIN, KEY] };
+        let files: &[&str] = match self {
+            Self::Application => &[PASSWORD],
+            // The names of the roles are not known in advance, nor whether there are any.
+            Self::Passwords => &[],
+            _ => &[AUTHORITY, CHAIN, KEY],
+        };
         let source = SecretVolumeSource {
             secret_name: Some(self.name(cluster)),
-            items: Some(files.iter().copied().map(item).collect()),
+            items: (!files.is_empty()).then(|| files.iter().copied().map(item).collect()),
             default_mode: Some(MODE),
-            optional: None,
+            optional: (self == Self::Passwords).then_some(true),
         };
-        Volume { name: self.suffix().to_owned(), secret: Some(source), ..Volume::default() }
+        Volume { name: self.suffix().into_owned(), secret: Some(source), ..Volume::default() }
     }
 }
 

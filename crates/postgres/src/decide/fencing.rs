@@ -81,6 +81,30 @@ mod tests {
     }
 
     #[test]
+    fn members_of_a_hibernated_cluster_are_stopped_and_start_with_the_same_primary() {
+        let mut observed = fenced("*");
+        observed.hibernated = true;
+        let decision = decide(&observed);
+        assert!(decision.membership.failover.fenced);
+        assert_eq!(decision.actions, [Action::DeletePod(1, "p-1".into())], "one after the other");
+        observed.membership = decision.membership;
+        observed.pods.clear();
+        observed.reports.clear();
+        assert_eq!(
+            (decide(&observed).membership, decide(&observed).actions),
+            (observed.membership.clone(), vec![])
+        );
+
+        (observed.hibernated, observed.fence) = (false, Fence::default());
+        observed.failover.since_fenced = Duration::from_secs(29);
+        let woken = decide(&observed);
+        assert_eq!(woken.membership, observed.membership, "its Pod is about to be created");
+        assert_eq!(woken.actions, [1, 2, 3].map(Action::CreatePod));
+        observed.failover.since_fenced = Duration::from_secs(30);
+        assert_eq!(decide(&observed).membership.failover.epoch, 2, "it does not come back");
+    }
+
+    #[test]
     fn primary_that_is_no_longer_fenced_has_time_to_start() {
         let mut observed = fenced("db-1");
         observed.membership.failover.fenced = true;

@@ -20,6 +20,8 @@
 //! - A new member starts after all volumes name it, so that they tell another cluster of the name who
 //!   may have an acknowledged row.
 //! - A paused cluster gets no action.
+//! - The Pods of a hibernated cluster are deleted after it is stored that the primary is fenced, so nobody
+//!   replaces it.
 
 pub(crate) mod adoption;
 pub(crate) mod deletion;
@@ -65,6 +67,8 @@ pub(crate) struct Observed {
     /// Desired number of members.
     pub(crate) size: usize,
     pub(crate) paused: bool,
+    /// Whether no member should have a Pod.
+    pub(crate) hibernated: bool,
     /// Members that a person has fenced.
     pub(crate) fence: Fence,
     /// Policy for the volumes of removed members.
@@ -409,6 +413,10 @@ impl Observed {
     fn action(&self, next: &Membership, member: &Member) -> Option<Action> {
         let serial = member.serial;
         let pod = self.pods.get(&serial);
+        if self.hibernated {
+            let pod = pod.filter(|pod| !pod.is_terminating);
+            return pod.map(|pod| Action::DeletePod(serial, pod.uid.clone()));
+        }
         // A failover may need what it has.
         if member.leaving && member.joined && next.is_in_quorum(serial) {
             return None;

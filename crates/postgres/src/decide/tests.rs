@@ -14,6 +14,7 @@ pub(super) fn observed(size: usize) -> Observed {
         cluster_uid: "u-1".into(),
         size,
         paused: false,
+        hibernated: false,
         fence: Fence::default(),
         when_scaled: RetentionPolicy::Retain,
         former: FormerVolumes::Adopt,

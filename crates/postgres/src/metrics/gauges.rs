@@ -19,7 +19,7 @@ const PHASE: (&str, &str) = ("phase", "the phase in the status, such as `Running
 
 static SIZE: Gauge = Gauge {
     name: "ensemble_postgres_cluster_size",
-    help: "Number of members that the spec of a PostgresCluster asks for",
+    help: "Number of members that the spec of a PostgresCluster asks for: 0 if it is hibernated",
     labels: &[NAMESPACE, CLUSTER],
 };
 static READY_MEMBERS: Gauge = Gauge {
@@ -34,7 +34,8 @@ static CLUSTER_PHASE: Gauge = Gauge {
 };
 static CLUSTER_AVAILABLE: Gauge = Gauge {
     name: "ensemble_postgres_cluster_available",
-    help: "Whether the primary of a PostgresCluster takes writes, 1 or 0: the condition Available",
+    help: "Whether the primary of a PostgresCluster takes writes, 1 or 0: the condition Available; \
+           missing if it is hibernated",
     labels: &[NAMESPACE, CLUSTER],
 };
 static CLUSTER_DATA_SAFE: Gauge = Gauge {
@@ -51,14 +52,14 @@ static LAST_BACKUP: Gauge = Gauge {
 static CLUSTER_BACKUP_RECENT: Gauge = Gauge {
     name: "ensemble_postgres_cluster_backup_recent",
     help: "Whether the last backup of a PostgresCluster is as recent as its schedules say, 1 or 0: the \
-           condition BackupRecent; missing without `spec.backup`",
+           condition BackupRecent; missing without `spec.backup`, or if it is hibernated",
     labels: &[NAMESPACE, CLUSTER],
 };
 
 static CLUSTER_ARCHIVING: Gauge = Gauge {
     name: "ensemble_postgres_cluster_archiving",
     help: "Whether the WAL of a PostgresCluster is archived, 1 or 0: the condition Archiving; missing without \
-           `spec.backup`",
+           `spec.backup`, or if it is hibernated",
     labels: &[NAMESPACE, CLUSTER],
 };
 static CLUSTER_STORAGE_HEALTHY: Gauge = Gauge {
@@ -103,16 +104,18 @@ fn samples(cluster: &PostgresCluster) -> [Option<(Vec<String>, f64)>; 9] {
     let condition = |type_| sample(if is_true(&status.conditions, type_) { 1.0 } else { 0.0 });
     let size = usize::try_from(cluster.spec.size).unwrap_or_default();
     let asks_for_standbys = cluster.spec.synchronous.number(size) > 0;
+    let wanted = if cluster.spec.hibernated { 0 } else { cluster.spec.size };
+    let is_awake = |_: &_| !cluster.spec.hibernated;
     let phase = [labels(), vec![label_value(status.phase)]].concat();
     [
-        sample(cluster.spec.size.into()),
+        sample(wanted.into()),
         sample(status.ready_members.into()),
         Some((phase, 1.0)),
-        condition(AVAILABLE),
+        condition(AVAILABLE).filter(is_awake),
         condition(DATA_SAFE).filter(|_| asks_for_standbys),
         status.last_backup.and_then(|backup| sample(backup.stopped_at.0.as_duration().as_secs_f64())),
-        condition(BACKUP_RECENT).filter(|_| cluster.spec.backup.is_some()),
-        condition(ARCHIVING).filter(|_| cluster.spec.backup.is_some()),
+        condition(BACKUP_RECENT).filter(|_| cluster.spec.backup.is_some()).filter(is_awake),
+        condition(ARCHIVING).filter(|_| cluster.spec.backup.is_some()).filter(is_awake),
         condition(STORAGE_HEALTHY),
     ]
 }

@@ -1,4 +1,4 @@
-//! What the condition Available says about members that a person has fenced.
+//! What the condition Available says about members that a person has fenced, or hibernated.
 
 use operator_core::conditions::NewCondition;
 
@@ -12,12 +12,22 @@ pub(super) fn describe(primary: &str) -> String {
     )
 }
 
+/// Describes a cluster whose members are stopped.
+pub(super) fn describe_hibernation(observed: &Observation<'_>) -> String {
+    let left = observed.pods.len();
+    let stopping = if left > 0 { format!("; {left} Pods are left") } else { String::new() };
+    format!("spec.hibernated is true: the members are stopped, and their volumes stay{stopping}")
+}
+
 /// Adds which other members are fenced, and which names of the annotation belong to no member.
 pub(super) fn with_remarks(
     cluster: &PostgresCluster,
     observed: &Observation<'_>,
     mut condition: NewCondition,
 ) -> NewCondition {
+    if cluster.spec.hibernated {
+        return condition;
+    }
     let membership = observed.membership;
     let members: Vec<_> = membership.members.iter().map(|member| membership.name_of(member.serial)).collect();
     let fence = fence(cluster);
@@ -42,7 +52,24 @@ mod tests {
     use serde_json::json;
 
     use super::super::tests::status_of;
-    use crate::{api::fixture::cluster, condition_types::AVAILABLE};
+    use crate::{
+        api::{Phase, fixture::cluster},
+        condition_types::AVAILABLE,
+    };
+
+    #[test]
+    fn hibernated_cluster_takes_no_writes() {
+        let cluster = cluster(&json!({"size": 2, "hibernated": true}));
+        let status = status_of(&cluster, &[1, 2]);
+        for type_ in [AVAILABLE, "Ready"] {
+            let found = find(&status.conditions, type_).unwrap();
+            assert_eq!((found.status.as_str(), found.reason.as_str()), ("False", "Hibernated"), "{type_}");
+            let expected =
+                "spec.hibernated is true: the members are stopped, and their volumes stay; 2 Pods are left";
+            assert_eq!(found.message, expected);
+        }
+        assert_eq!(status.phase, Phase::Running, "as long as there are Pods");
+    }
 
     #[test]
     fn fence_is_explained() {

@@ -1,9 +1,11 @@
 //! Computes the reporting part of the status. Pure functions.
 
 mod archiving;
+mod databases;
 mod deletion;
 mod fencing;
 mod recovery;
+mod slots;
 mod storage;
 mod volumes;
 
@@ -101,9 +103,10 @@ pub(crate) fn status(
             instance.address = state.address;
         }
     }
+    slots::update(cluster, observed, &mut status.instances);
     let generation = cluster.metadata.generation.unwrap_or_default();
     let conditions = new_conditions(cluster, &status.instances, observed, now);
-    status.phase = phase(observed);
+    status.phase = phase(cluster, observed);
     status.reason = conditions.last().map_or_else(String::new, |ready| ready.reason.to_owned());
     status.control_paused = cluster.spec.paused;
     status.observed_generation = Some(generation);
@@ -125,9 +128,10 @@ pub(crate) fn status(
     status
 }
 
-fn phase(observed: &Observation<'_>) -> Phase {
+fn phase(cluster: &PostgresCluster, observed: &Observation<'_>) -> Phase {
     let membership = observed.membership;
     match &membership.failover.current {
+        _ if cluster.spec.hibernated && observed.pods.is_empty() => Phase::Hibernated,
         _ if membership.is_recovering() => Phase::Recovering,
         _ if !membership.is_bootstrapped() => Phase::Creating,
         _ if membership.is_adopting() => Phase::Recovering,
@@ -155,7 +159,7 @@ fn new_conditions(
     instances: &[InstanceStatus],
     observed: &Observation<'_>,
     now: Timestamp,
-) -> [NewCondition; 11] {
+) -> [NewCondition; 12] {
     let available = fencing::with_remarks(cluster, observed, available(cluster, instances, observed));
     let data_safe = data_safe(cluster, observed);
     let scaling = scaling(cluster, instances, observed);
@@ -163,16 +167,20 @@ fn new_conditions(
     let retained = volumes::volumes_retained(cluster, observed);
     let upgrading = upgrading(cluster, observed);
     let applied = configuration_applied(cluster, observed);
+    let databases = databases::databases_applied(cluster, observed);
     let storage = storage::storage_healthy(cluster, observed);
     let archiving = archiving::archiving(cluster, observed);
     let recent = observed.backups.condition(cluster, now);
     let is_archiving = Some(&archiving).filter(|_| cluster.spec.backup.is_some());
     // Volumes that grow, or have little space, keep no member from its work.
     let full = Some(&storage).filter(|storage| storage.reason == reasons::FULL);
-    let parts: Vec<_> =
-        [&available, &scaling, &upgrading, &applied].into_iter().chain(full).chain(is_archiving).collect();
+    let parts = [&available, &scaling, &upgrading, &applied, &databases];
+    let parts: Vec<_> = parts.into_iter().chain(full).chain(is_archiving).collect();
     let ready = summary(cluster, instances, &parts);
-    [available, data_safe, scaling, upgrading, applied, storage, version, retained, archiving, recent, ready]
+    [
+        available, data_safe, scaling, upgrading, applied, databases, storage, version, retained, archiving,
+        recent, ready,
+    ]
 }
 
 fn available(
@@ -184,6 +192,9 @@ fn available(
     let primary = instances.iter().find(|instance| membership.is_primary(instance.serial));
     let is_false = |reason, message: String| NewCondition::is_false(AVAILABLE, reason, message);
     match (primary, observed.obstacle) {
+        _ if cluster.spec.hibernated => {
+            is_false(reasons::HIBERNATED, fencing::describe_hibernation(observed))
+        }
         (Some(primary), _) if fence(cluster).contains(&primary.name) => {
             is_false(reasons::FENCED, fencing::describe(&primary.name))
         }
@@ -356,6 +367,9 @@ fn configuration_applied(cluster: &PostgresCluster, observed: &Observation<'_>) 
     let is_new = |report: &InstanceReport| report.parameters.is_some_and(|read| read != wanted);
     if let Some((member, _)) = reports().find(|(_, report)| is_new(report)) {
         return is_false(reasons::RECONCILING, format!("{member} has not read spec.parameters yet"));
+    }
+    if let Some(message) = slots::refusal(cluster, reports()) {
+        return is_false(reasons::PARAMETERS_REFUSED, message);
     }
     let refusal = |(member, report): (String, &InstanceReport)| {
         report.refused_parameters.as_ref().map(|reason| format!("PostgreSQL of {member}: {reason}"))

@@ -48,6 +48,15 @@ fn conditions(status: &PostgresClusterStatus) -> [(&str, &str); 3] {
 
 /// Returns the status of a cluster whose members all work.
 pub(super) fn status_of(cluster: &PostgresCluster, members: &[Serial]) -> PostgresClusterStatus {
+    status_with(cluster, members, &BTreeMap::new())
+}
+
+/// Returns the status of a cluster whose members all work, and report this.
+pub(super) fn status_with(
+    cluster: &PostgresCluster,
+    members: &[Serial],
+    reports: &BTreeMap<Serial, InstanceReport>,
+) -> PostgresClusterStatus {
     let observed = Observation {
         membership: &membership(members),
         pods: &ready(members),
@@ -57,7 +66,7 @@ pub(super) fn status_of(cluster: &PostgresCluster, members: &[Serial]) -> Postgr
         retained: &[],
         adoption_problem: None,
         recovery_problem: None,
-        reports: &BTreeMap::new(),
+        reports,
         volumes: &BTreeMap::new(),
         refusals: &BTreeMap::new(),
         successors: &[],

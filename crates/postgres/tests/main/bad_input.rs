@@ -64,6 +64,18 @@ async fn invalid_specs_are_refused_with_the_rule() {
             "matchLabels must be labels",
         ),
         (json!({"networkPolicy": {"clients": vec![json!({"podSelector": {}}); 33]}}), "must have at most 32"),
+        (
+            json!({"version": "16.9", "replicationSlots": {"synchronizeLogical": true}}),
+            "synchronizeLogical requires PostgreSQL 17 or newer",
+        ),
+        (
+            json!({"version": 16, "replicationSlots": {"synchronizeLogical": true}}),
+            "synchronizeLogical requires PostgreSQL 17 or newer",
+        ),
+        (
+            json!({"parameters": {"wal_level": "replica"}, "replicationSlots": {"synchronizeLogical": true}}),
+            "wal_level must be logical if spec.replicationSlots.synchronizeLogical is true",
+        ),
         (json!({"storage": {"size": "much"}}), "storage.size must be a quantity"),
         (json!({"storage": {"size": "1Mi"}}), "storage.size must be at least 256Mi"),
     ] {
@@ -75,6 +87,63 @@ async fn invalid_specs_are_refused_with_the_rule() {
     {
         let error = env.create(name, json!({})).await.unwrap_err().to_string();
         assert!(error.contains(message), "{name}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn invalid_roles_and_databases_are_refused_with_the_rule() {
+    let env = TestEnv::new().await;
+    let role = |fields: Value| {
+        let mut role = json!({"name": "r"});
+        role.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        json!({"roles": [role]})
+    };
+    let name = "the name of a role must begin with a lower case letter";
+    for (spec, message) in [
+        (role(json!({"name": "Reporting"})), name),
+        (role(json!({"name": "a-b"})), name),
+        (role(json!({"name": "a_"})), name),
+        (role(json!({"name": "pg_monitor"})), name),
+        (role(json!({"name": "streaming_replica"})), name),
+        (role(json!({"name": ""})), name),
+        (role(json!({"name": "r".repeat(64)})), "may not be more than 63"),
+        (role(json!({"name": "app"})), "spec.roles must not contain the role of spec.bootstrap.initdb.owner"),
+        (role(json!({"passwordSecretName": "s"})), "may be given only if login is true"),
+        (role(json!({"login": true, "passwordSecretName": "../s"})), "must be the name of a Secret"),
+        (role(json!({"memberOf": ["r"]})), "memberOf must not contain the role itself"),
+        (role(json!({"connectionLimit": -2})), "should be greater than or equal to -1"),
+        (role(json!({"validUntil": "tomorrow"})), "must be of type date-time"),
+        (json!({"roles": [{"name": "r"}, {"name": "r"}]}), "Duplicate value"),
+        (json!({"databases": [{"name": "template1"}]}), "the name of a database must begin"),
+        (json!({"databases": [{"name": "a-b"}]}), "the name of a database must begin"),
+        (
+            json!({"databases": [{"name": "app", "ensure": "Absent"}]}),
+            "must not be Absent or have another owner",
+        ),
+        (json!({"databases": [{"name": "app", "owner": "r"}]}), "must not be Absent or have another owner"),
+        (
+            json!({"databases": [{"name": "d", "extensions": [{"name": "e"}, {"name": "e"}]}]}),
+            "Duplicate value",
+        ),
+    ] {
+        let error = env.create("db", spec.clone()).await.unwrap_err().to_string();
+        assert!(error.contains(message), "{spec}: {error}");
+    }
+    let valid = json!({
+        "roles": [{"name": "r", "login": true, "validUntil": "2027-01-01T00:00:00Z"}],
+        "databases": [{"name": "app", "owner": "app", "extensions": [{"name": "pg_trgm"}]}],
+    });
+    env.create("db", valid).await.unwrap();
+}
+
+#[tokio::test]
+async fn versions_that_copy_slots_are_accepted() {
+    let env = TestEnv::new().await;
+    for (name, version) in [("none", Value::Null), ("number", json!(17)), ("text", json!("18.1"))] {
+        let slots = json!({"synchronizeLogical": true});
+        let spec =
+            json!({"version": version, "replicationSlots": slots, "parameters": {"wal_level": "logical"}});
+        env.create(name, spec).await.unwrap();
     }
 }
 

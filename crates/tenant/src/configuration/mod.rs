@@ -47,6 +47,7 @@ use operator_core::{
     status::StatusWriter,
     write::WriteError,
 };
+use serde_json::json;
 
 use self::{
     proxy::ProxySettingsStatuses,
@@ -142,7 +143,13 @@ impl Controller for ConfigurationController {
     }
 
     fn default_objects() -> Vec<CapsuleConfiguration> {
-        vec![CapsuleConfiguration::new(CONFIGURATION_NAME, CapsuleConfigurationSpec::default())]
+        // As in the chart of Capsule. The account has only the permissions that an owner gives it.
+        let impersonation = json!({ "tenantDefaultServiceAccount": "default" });
+        let spec = CapsuleConfigurationSpec {
+            impersonation: Some(impersonation),
+            ..CapsuleConfigurationSpec::default()
+        };
+        vec![CapsuleConfiguration::new(CONFIGURATION_NAME, spec)]
     }
 
     fn leftovers() -> Vec<ClusterLeftovers> {

@@ -181,6 +181,8 @@ fn subjects(binding: &ClusterRoleBinding) -> Vec<String> {
 async fn creates_configuration_and_roles_by_default() {
     let env = ConfigurationEnv::new().await;
     let configuration = env.until_ready().await;
+    let account = &configuration.spec.impersonation.as_ref().unwrap()["tenantDefaultServiceAccount"];
+    assert_eq!(account, "default", "as in the chart of Capsule");
     let users = to_value(&configuration.status.unwrap().users).unwrap();
     assert_eq!(users, json!([{ "kind": "Group", "name": "projectcapsule.dev" }]));
     let role = env.all::<ClusterRole>().get(PROVISIONER).await.unwrap();

@@ -4,7 +4,8 @@ use kube::core::DynamicObject;
 use serde_json::{Value, json};
 
 use crate::support::{
-    Forwarder, GLOBAL_TENANT_RESOURCE, Manager, NAMESPACE, TENANT, TENANT_RESOURCE, TestEnv, Webhooks, path,
+    Forwarder, GLOBAL_TENANT_RESOURCE, Manager, NAMESPACE, TENANT, TENANT_RESOURCE, TestEnv, Webhooks,
+    example, path,
 };
 
 const MEMBER: &str = "oil-dev";
@@ -129,19 +130,20 @@ async fn requests_of_accounts_go_to_the_endpoint_of_the_configuration() {
     assert!(denied.contains("must be an address that begins with https://"), "{denied}");
 
     let forwarder = Forwarder::new(&env).await;
+    let example = example("docs/tenants/replication.md", "impersonation:");
     let endpoint = format!("https://{}", forwarder.address());
-    assert_eq!(impersonate(json!({ "endpoint": endpoint, "caSecretName": "authority" })).await, "");
+    env.cluster.apply_yaml(&example.replace("https://proxy.audit.svc:9001", &endpoint)).await.unwrap();
     env.create(&TENANT_RESOURCE, MEMBER, "r", map("1")).await;
-    until_failed(&env, "cannot read Secret ensemble-system/authority").await;
+    until_failed(&env, "cannot read Secret ensemble-system/proxy-authority").await;
     env.kubectl(&["apply", "-f", &path("deploy/rbac/optional/replication.yaml")]).await.unwrap();
     let secret = |data: &str| {
-        let metadata = json!({ "name": "authority", "namespace": NAMESPACE });
+        let metadata = json!({ "name": "proxy-authority", "namespace": NAMESPACE });
         env.store(
             json!({ "apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": { "ca.crt": data } }),
         )
     };
     secret("bm90aGluZw==").await;
-    until_failed(&env, "key ca.crt of Secret ensemble-system/authority").await;
+    until_failed(&env, "key ca.crt of Secret ensemble-system/proxy-authority").await;
     let authority = "jsonpath={.clusters[0].cluster.certificate-authority-data}";
     secret(&env.kubectl(&["config", "view", "--raw", "-o", authority]).await.unwrap()).await;
     env.until_ready(&TENANT_RESOURCE, MEMBER, "r").await;

@@ -4,7 +4,10 @@ use postgres_instance::cluster::MemberCluster;
 use postgres_model::{
     instance::{DataDirectory, Plan, Server},
     parameters::fingerprint,
-    report::{InstanceReport, InstanceState, StandbyReport, SyncState, WalPositions, WalSenderState},
+    report::{
+        DatabasesReport, InstanceReport, InstanceState, StandbyReport, SyncState, WalPositions,
+        WalSenderState,
+    },
     sync::{SyncConfiguration, SyncMethod},
 };
 
@@ -52,6 +55,7 @@ pub(super) fn report(
         sealed_epoch: local.state.sealed_epoch,
         pending_restart: local.pending_restart,
         parameters: cluster.map(|cluster| fingerprint(&cluster.parameters)).filter(|_| runs),
+        databases: cluster.filter(|_| is_primary).and_then(databases),
         synchronous_standby_names: in_force(local, cluster).filter(|_| is_primary),
         standbys: local.standbys.iter().map(standby).collect(),
         fencing: cluster.is_none_or(|cluster| cluster.view.fencing),
@@ -59,6 +63,12 @@ pub(super) fn report(
         free_bytes: TOTAL_BYTES / 2,
         ..first
     }
+}
+
+/// Returns what came of the roles and databases of the spec: PostgreSQL refuses none.
+fn databases(cluster: &MemberCluster) -> Option<DatabasesReport> {
+    let fingerprint = cluster.declared.fingerprint();
+    (!cluster.declared.is_empty()).then_some(DatabasesReport { fingerprint, problem: None })
 }
 
 /// Returns whether a member serves.

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use super::{Goal, HELD, ObjectRef, Step, ThirdPartyChange, Workload, finalizers, hold, strip};
 use crate::kinds::{
-    BUDGET, Kind, LEASE, NETWORK_POLICY, PERSISTENT_VOLUME_CLAIM, POD, POSTGRES_CLUSTER, ROLE, SERVICE,
-    SERVICE_ACCOUNT,
+    BUDGET, Kind, LEASE, NETWORK_POLICY, PERSISTENT_VOLUME_CLAIM, POD, POSTGRES_CLUSTER, ROLE, SECRET,
+    SERVICE, SERVICE_ACCOUNT,
 };
 
 /// Returns a node selector that no node meets: the Pods are simulated.
@@ -23,6 +23,7 @@ pub const ALL: &[Workload] = &[
     workload("failover", |run| made(run, 3), fail_over, moved),
     workload("switchover", |run| made(run, 3), |run| vec![annotate(run, SWITCHOVER, json!("any"))], moved),
     workload("parameter", |run| made(run, 2), |run| vec![tune(run, "work_mem", "8MB")], |run| has(run, 2)),
+    workload("declare", |run| made(run, 1), |run| vec![declare(run)], declared),
     workload("restart", |run| made(run, 2), |run| vec![annotate(run, RESTART, json!("1"))], restarted),
     workload("rollout", |run| made(run, 1), |run| vec![change_image(run)], rolled_out),
     workload(
@@ -31,6 +32,8 @@ pub const ALL: &[Workload] = &[
         |run| vec![annotate(run, FENCE, json!(format!("{run}-1")))],
         fenced,
     ),
+    workload("hibernate", |run| made(run, 2), |run| vec![hibernate(run, true)], hibernated),
+    workload("wake", made_to_wake, |run| vec![hibernate(run, false)], |run| has(run, 2)),
     workload("pause", |run| made(run, 2), pause, paused),
     workload("delete", |run| made(run, 2), |run| vec![cluster(run).delete()], |run| gone(run, 2)),
     workload("delete-volumes", made_to_vanish, |run| vec![cluster(run).delete()], |run| gone(run, 0)),
@@ -88,6 +91,14 @@ fn tune(run: &str, parameter: &str, value: &str) -> Step {
     cluster(run).change(json!({ "parameters": { parameter: value } }))
 }
 
+/// Adds a role with a password, and its database.
+fn declare(run: &str) -> Step {
+    cluster(run).change(json!({
+        "roles": [{ "name": "reporting", "login": true }],
+        "databases": [{ "name": "reports", "owner": "reporting" }],
+    }))
+}
+
 fn annotate(run: &str, annotation: &str, value: Value) -> Step {
     Step::Change(cluster(run), json!({ "metadata": { "annotations": { annotation: value } } }))
 }
@@ -99,6 +110,12 @@ fn change_image(run: &str) -> Step {
 /// The members and all their children.
 fn has(run: &str, size: usize) -> Vec<Goal> {
     led_by(run, size, 1)
+}
+
+/// The Secrets of the certificates, of the application, and of the role, and the one of all roles.
+fn declared(run: &str) -> Vec<Goal> {
+    let secrets = [Goal::Count(&SECRET, 6)];
+    has(run, 1).into_iter().chain(secrets).collect()
 }
 
 /// The members, of which this one is the primary.
@@ -195,6 +212,24 @@ fn fenced(run: &str) -> Vec<Goal> {
         Goal::Has(cluster(run), "/status/reason", json!("Fenced")),
         Goal::Count(&POD, 2),
     ]
+}
+
+fn hibernate(run: &str, hibernated: bool) -> Step {
+    cluster(run).change(json!({ "hibernated": hibernated }))
+}
+
+fn hibernated(run: &str) -> Vec<Goal> {
+    vec![
+        Goal::Has(cluster(run), "/status/phase", json!("Hibernated")),
+        Goal::Has(cluster(run), "/status/reason", json!("Hibernated")),
+        Goal::Has(cluster(run), "/status/primary/current", json!(format!("{run}-1"))),
+        Goal::Count(&POD, 0),
+        Goal::Count(&PERSISTENT_VOLUME_CLAIM, 2),
+    ]
+}
+
+fn made_to_wake(run: &str) -> Vec<Step> {
+    made(run, 2).into_iter().chain([hibernate(run, true)]).chain(until(hibernated(run))).collect()
 }
 
 /// A paused cluster replaces no Pod.

@@ -3,10 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::{Context, Result};
-use k8s_openapi::{
-    ByteString,
-    api::core::v1::{Pod, Secret},
-};
+use k8s_openapi::{ByteString, api::core::v1::Secret};
 use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
 use postgres_processes::{Database, Kubelet, Member};
 use serde_json::json;
@@ -17,7 +14,12 @@ use crate::support::TestEnv;
 
 /// Reads the Secret of the application.
 pub(crate) async fn secret(kubelet: &Kubelet) -> Result<BTreeMap<String, String>> {
-    let secret = kubelet.api::<Secret>().get("db-app").await?;
+    read_secret(kubelet, "db-app").await
+}
+
+/// Reads a Secret whose values are text.
+pub(crate) async fn read_secret(kubelet: &Kubelet, name: &str) -> Result<BTreeMap<String, String>> {
+    let secret = kubelet.api::<Secret>().get(name).await?;
     let text = |(key, value): (String, ByteString)| Ok((key, String::from_utf8(value.0)?));
     secret.data.unwrap_or_default().into_iter().map(text).collect()
 }
@@ -62,8 +64,7 @@ async fn changed_password_is_set_in_the_database() {
     let patch = Patch::Merge(json!({"stringData": {"password": "p@ss:wörd"}}));
     let api = database.kubelet.api::<Secret>();
     api.patch("db-app", &PatchParams::default(), &patch).await.unwrap();
-    let pod = database.kubelet.api::<Pod>().get("db-1").await.unwrap();
-    assert!(database.kubelet.mount("db-1", &pod).await.unwrap());
+    database.kubelet.remount().await.unwrap();
     let new = "postgresql://app:p%40ss%3Aw%C3%B6rd@db-rw:5432/app";
     let check = async |members: &[Member]| {
         let member = members.first().context("there is no member")?;

@@ -37,6 +37,7 @@ async fn members_serve_documented_metrics_and_bound_their_queries() {
     let store = ObjectStore::start().await.unwrap();
     let mut database = archive::database(&store, 2, store.backup()).await.unwrap();
     database.primary().unwrap().sql("CREATE TABLE a (b int); INSERT INTO a VALUES (1)").unwrap();
+    database.primary().unwrap().sql("SELECT pg_create_physical_replication_slot('spare', true)").unwrap();
     // The first scrape starts the query for the sizes of databases.
     let check = async |members: &[Member]| {
         let mut all = Vec::new();
@@ -60,6 +61,7 @@ async fn members_serve_documented_metrics_and_bound_their_queries() {
     assert_eq!(value(primary, "role{role=\"Primary\"}"), Some(1.0));
     assert_eq!(value(standby, "role{role=\"Standby\"}"), Some(1.0));
     assert!(value(primary, "standby_lag_bytes{standby=\"db-2\"}").is_some(), "{primary:?}");
+    assert!(value(primary, "slot_wal_bytes{slot=\"spare\"}").unwrap() >= 0.0);
     assert!((0.0..=15.0).contains(&value(primary, "lease_remaining_seconds").unwrap()));
     assert_eq!(value(standby, "lease_remaining_seconds"), Some(0.0));
     assert!(value(primary, "transactions_total{result=\"commit\"}").unwrap() > 0.0);

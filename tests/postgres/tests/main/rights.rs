@@ -1,17 +1,18 @@
-//! The controller needs each of its rights.
+//! The controller and the members need each of their rights.
 
 use std::collections::BTreeSet;
 
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::{core::v1::Secret, rbac::v1::Role};
 use kube::{
     Resource,
     api::{Patch, PatchParams, PostParams},
 };
 use operator_core::{Controller, labels, rbac::Rule};
 use postgres::{PostgresCluster, PostgresClusterController, SWITCHOVER};
+use postgres_processes::Member;
 use serde_json::json;
 
-use crate::{support::TestEnv, volumes::Provider};
+use crate::{life::database, support::TestEnv, volumes::Provider};
 
 /// Objects from which the label of managed objects is removed. The controller then reads and repairs
 /// them.
@@ -122,4 +123,34 @@ async fn every_right_is_used() {
     })
     .await;
     provider.delete().await;
+}
+
+/// The members keep to what their Role allows, and need all of it. A watch is in the audit log only when it
+/// ends, which it does with its Pod.
+#[tokio::test]
+async fn members_use_each_of_their_rights_and_no_other() {
+    let mut database = database().await.unwrap();
+    database.primary().unwrap().kill().unwrap();
+    database.until_failed_over().await.unwrap();
+    let role = database.kubelet.api::<Role>().get("db").await.unwrap();
+    let rights = role.rules.unwrap_or_default().into_iter().flat_map(|rule| {
+        let resources = rule.resources.unwrap_or_default();
+        resources.into_iter().flat_map(move |resource| {
+            rule.verbs.clone().into_iter().map(move |verb| (resource.clone(), verb))
+        })
+    });
+    let rights: BTreeSet<(String, String)> = rights.collect();
+    let account = format!("system:serviceaccount:{}:db", database.kubelet.namespace.name());
+    let harness = database.kubelet.harness.clone();
+    let check = async |_: &[Member]| {
+        let requests = harness.cluster.audit()?.by_user(&account).entries;
+        let denied: Vec<_> = requests.iter().filter(|entry| entry.code == 403).collect();
+        assert!(denied.is_empty(), "{denied:#?}");
+        let used: BTreeSet<_> =
+            requests.into_iter().map(|entry| (entry.resource + &entry.subresource, entry.verb)).collect();
+        assert!(used.is_subset(&rights), "{used:?}");
+        let unused: Vec<_> = rights.difference(&used).cloned().collect();
+        Ok(if unused.is_empty() { Ok(()) } else { Err(unused) })
+    };
+    database.kubelet.until("every right of the members to be used", check).await.unwrap();
 }

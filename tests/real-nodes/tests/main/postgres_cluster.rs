@@ -48,7 +48,17 @@ while sleep 0.05; do
     echo "$number ${EPOCHREALTIME/[^0-9]/}" >> /tmp/acknowledged
 done"#;
 
+/// A role that reads all tables, and an extension.
+const ROLES: &str = r#"{"spec": {
+    "roles": [{"name": "reporting", "login": true, "memberOf": ["pg_read_all_data"]}],
+    "databases": [{"name": "shop", "extensions": [{"name": "pg_trgm"}]}]
+}}"#;
+
 impl Kubectl {
+    async fn patch_shop(&self, patch: &str) {
+        self.args(&["patch", "pgc", "shop", "--type=merge", "--patch", patch]).await.unwrap();
+    }
+
     /// Creates a cluster of three members on three nodes, and an application that connects to it.
     async fn create_shop(&self) {
         let restricted = "pod-security.kubernetes.io/enforce=restricted";
@@ -126,6 +136,7 @@ async fn rows_survive_the_deletion_of_the_primary() {
     kubectl.create_shop().await;
 
     kubectl.sql("insert into orders values (1)").await.unwrap();
+    kubectl.patch_shop(ROLES).await;
     let primary = kubectl.primary().await;
     let deleted = Instant::now();
     kubectl.run(&format!("delete pod {primary} --wait=false")).await.unwrap();
@@ -150,6 +161,25 @@ async fn rows_survive_the_deletion_of_the_primary() {
     let read = "PGCONNECT_TIMEOUT=2 psql \"${DATABASE_URL/-rw./-ro.}\" -Atqc 'select count(*) from orders'";
     let read = ["exec", "application", "--", "bash", "-c", read];
     assert_eq!(kubectl.args(&read).await.unwrap().trim(), "2");
+
+    // The kubelets have given the password of the new role to the members meanwhile.
+    kubectl.run("wait --for=condition=DatabasesApplied pgc/shop --timeout=180s").await.unwrap();
+    let uri = "get secret shop-role-reporting -o go-template={{.data.uri|base64decode}}";
+    let uri = kubectl.run(uri).await.unwrap();
+    let query = "select count(*) from orders where similarity('a', 'a') = 1";
+    let read = format!("PGCONNECT_TIMEOUT=2 psql '{uri}' -Atqc \"{query}\"");
+    assert_eq!(kubectl.exec("application", &read).await.unwrap().trim(), "2");
+
+    kubectl.patch_shop(r#"{"spec": {"hibernated": true}}"#).await;
+    kubectl.run("wait --for=jsonpath={.status.phase}=Hibernated pgc/shop --timeout=180s").await.unwrap();
+    let pods = "get pods --selector=lukeb0nd.com/cluster=shop -o name";
+    assert_eq!(kubectl.run(pods).await.unwrap(), "");
+    let woken = Instant::now();
+    kubectl.patch_shop(r#"{"spec": {"hibernated": false}}"#).await;
+    let rows = kubectl.eventually_sql("select string_agg(number::text, ' ') from orders").await;
+    println!("a hibernated cluster answers {:.1} s after it wakes", woken.elapsed().as_secs_f64());
+    assert_eq!(rows, "1 2");
+    kubectl.until_complete().await;
 }
 
 #[tokio::test]

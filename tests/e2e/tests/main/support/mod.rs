@@ -2,6 +2,7 @@
 //! both.
 
 mod curl;
+mod device_classes;
 mod forwarder;
 mod gateway_api;
 mod kinds;
@@ -18,6 +19,7 @@ mod webhooks;
 use std::time::Duration;
 
 pub(crate) use curl::{Response, curl};
+pub(crate) use device_classes::DEVICES;
 pub(crate) use forwarder::Forwarder;
 pub(crate) use kinds::{
     CONFIGURATION, GLOBAL_PROXY_SETTINGS, GLOBAL_TENANT_RESOURCE, Kind, MEMCACHED, NAMESPACE_PLUS, POD_SET,
@@ -28,7 +30,7 @@ pub(crate) use manager::Manager;
 pub(crate) use metrics_api::MetricsApi;
 pub(crate) use program::{ExitedManager, free_port, program, run_to_exit};
 pub(crate) use replicas::{CONTROLLERS, QUICK};
-pub(crate) use test_env::{Account, NAMESPACE, TestEnv, path, sample, samples, tutorial, workbench};
+pub(crate) use test_env::{Account, NAMESPACE, TestEnv, example, path, sample, samples, tutorial, workbench};
 pub(crate) use webhooks::Webhooks;
 
 /// Timeout of waits. Long enough for a busy machine.

@@ -1,6 +1,9 @@
 //! Clusters for tests and their setup.
 
-use std::path::{Path, PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use anyhow::Result;
 use cluster::{Cluster, Options, Snapshot, audit::AuditLog};
@@ -47,6 +50,13 @@ impl Account {
 /// Returns the path of a file in the repository.
 pub(crate) fn path(relative: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(relative).display().to_string()
+}
+
+/// Returns the first block of YAML of a page that contains this text.
+pub(crate) fn example(page: &str, text: &str) -> String {
+    let page = fs::read_to_string(path(page)).unwrap();
+    let blocks = page.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next());
+    blocks.into_iter().find(|block| block.contains(text)).unwrap().to_owned()
 }
 
 /// Returns the folder of the samples.

@@ -6,6 +6,7 @@
 mod assignment;
 mod configuration;
 mod denial_flood;
+mod examples;
 mod managed_objects;
 mod manager_outage;
 mod namespace_takeover;

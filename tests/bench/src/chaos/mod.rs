@@ -1,0 +1,79 @@
+//! Mixed faults on real nodes, while rows are written and read.
+
+mod fault;
+mod ledger;
+mod shop;
+
+use std::{
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use cluster::{Cluster, Options, real_nodes};
+use fastrand::Rng;
+use local_manager::in_cluster;
+
+use self::{fault::Fault, ledger::Clients, shop::Shop};
+use crate::figures;
+
+#[derive(Args)]
+pub(crate) struct Chaos {
+    /// Minutes during which faults are injected into a PostgresCluster on real nodes
+    #[arg(long, default_value_t = 60)]
+    chaos_minutes: u64,
+
+    /// Seed that chooses these faults
+    #[arg(long, default_value_t = 1)]
+    chaos_seed: u64,
+}
+
+/// The nodes. Each has one member.
+const NODES: [&str; 3] = ["worker-0", "worker-1", "worker-2"];
+
+impl Chaos {
+    pub(crate) async fn run(&self, image: impl FnOnce() -> Result<PathBuf>) -> Result<()> {
+        real_nodes::check()?;
+        let archive = image()?;
+        let options = Options { nodes: 0, real_nodes: NODES.len(), ..Options::default() };
+        let cluster = Arc::new(Cluster::start(options).await?);
+        in_cluster::install(&cluster, &archive).await?;
+        let shop = Shop::create(cluster.clone()).await?;
+        let clients = Clients::start(&shop).await?;
+        let faults = self.disturb(&shop, &clients).await?;
+        let summary = clients.stop(&shop).await?;
+        println!("seed {}, {} minutes, {faults} faults", self.chaos_seed, self.chaos_minutes);
+        figures::print("rows acknowledged", figures::count(summary.acknowledged), "rows");
+        figures::print("rows lost", figures::count(summary.lost), "rows");
+        figures::print("reads of standbys", figures::count(summary.reads), "reads");
+        figures::print("longest time without writes", summary.longest_pause.as_secs_f64(), "s");
+        drop(shop);
+        Arc::into_inner(cluster).context("a client still uses the cluster")?.stop()?;
+        ensure!(summary.lost == 0, "acknowledged rows are lost");
+        Ok(())
+    }
+
+    /// Injects faults, each after the cluster has recovered from the one before. Returns their number.
+    async fn disturb(&self, shop: &Shop, clients: &Clients) -> Result<usize> {
+        let (began, mut rng) = (Instant::now(), Rng::with_seed(self.chaos_seed));
+        let mut faults = 0;
+        while began.elapsed() < Duration::from_mins(self.chaos_minutes) {
+            let (fault, struck) = (Fault::choose(&mut rng), Instant::now());
+            clients.begin_pause();
+            let target =
+                fault.strike(shop, &mut rng).await.with_context(|| format!("cannot inject: {fault}"))?;
+            shop.until_complete().await.with_context(|| format!("after {fault} of {target}"))?;
+            clients.until_written().await?;
+            println!(
+                "{:>6.0} s  {fault} of {target}: complete after {:.1} s, {:.1} s without writes",
+                (struck - began).as_secs_f64(),
+                struck.elapsed().as_secs_f64(),
+                clients.longest_pause().as_secs_f64()
+            );
+            faults += 1;
+        }
+        Ok(faults)
+    }
+}
