@@ -1,8 +1,15 @@
 //! What clusters with real nodes run: DNS, volumes, and metrics.
 
-use anyhow::Result;
+use std::time::Duration;
 
-use crate::Cluster;
+use anyhow::Result;
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::{Api, runtime::wait::conditions::is_deployment_completed};
+
+use crate::{Cluster, wait};
+
+/// Far longer than a busy machine needs.
+const PATIENCE: Duration = Duration::from_mins(2);
 
 /// The API server's Service first: the other add-ons use it.
 const MANIFESTS: [&str; 4] = [
@@ -19,11 +26,13 @@ pub(crate) async fn apply(cluster: &Cluster) -> Result<()> {
 }
 
 /// Waits until DNS answers and volumes can be created. Metrics follow some seconds later.
+///
+/// The wait starts no program, which could outlive a launcher that is killed.
 pub(crate) async fn wait(cluster: &Cluster) -> Result<()> {
-    let timeout = "--timeout=120s";
+    let client = cluster.client().await?;
     for (namespace, name) in [("kube-system", "coredns"), ("local-path-storage", "local-path-provisioner")] {
-        let deployment = format!("deployment/{name}");
-        cluster.kubectl(&["-n", namespace, "rollout", "status", &deployment, timeout]).await?;
+        let deployments = Api::<Deployment>::namespaced(client.clone(), namespace);
+        wait::condition(&deployments, name, "to be rolled out", PATIENCE, is_deployment_completed()).await?;
     }
     Ok(())
 }
