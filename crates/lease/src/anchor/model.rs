@@ -100,9 +100,9 @@ struct Request {
     from: String,
     started: Duration,
     arrived: bool,
-    /// The Lease as it was read, and whether its anchor was read.
+    /// The Lease as it was read, and its anchor.
     found: Option<Lease>,
-    anchor: Option<Option<Lease>>,
+    anchor: Option<Lease>,
     /// The result of a write, with the Lease as it was stored.
     written: Option<(WriteResult, Option<Lease>)>,
     is_complete: bool,
@@ -317,7 +317,7 @@ impl Model {
             }
             (Step::Read, true) if !request.is_complete => {
                 let anchor = request.found.as_ref().and_then(anchor_name).unwrap();
-                request.anchor = Some(present.get(anchor).cloned());
+                request.anchor = present.get(anchor).cloned();
                 request.is_complete = true;
             }
             _ => {}
@@ -340,7 +340,7 @@ impl Model {
         let machine = &mut candidate.machine;
         match (&sent.step, sent.written.clone()) {
             (Step::Read, _) if is_answered => {
-                let anchor = sent.anchor.as_ref().and_then(Option::as_ref);
+                let anchor = sent.anchor.as_ref();
                 let record = sent.found.as_ref().map(|found| record_with_anchor(found, anchor));
                 machine.read_done(sent.started, now, Ok(record));
                 candidate.lease = sent.found.or_else(|| candidate.lease.take());
@@ -542,8 +542,8 @@ proptest! {
             model.apply(event);
         }
         model.run_without_faults(120);
-        for lease in 0..LEASES.len() {
-            prop_assert_eq!(model.leaders(lease).len(), 1, "{}", LEASES[lease]);
+        for (lease, name) in LEASES.iter().enumerate() {
+            prop_assert_eq!(model.leaders(lease).len(), 1, "{}", name);
         }
         let before: usize = model.writes.iter().sum();
         model.run_without_faults(60);
