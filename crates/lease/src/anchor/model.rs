@@ -520,7 +520,7 @@ fn config(cases: u32) -> ProptestConfig {
 }
 
 proptest! {
-    #![proptest_config(config(1_000))]
+    #![proptest_config(config(500))]
 
     #[test]
     fn at_most_one_leader(clocks in clocks(), events in vec(event(), 1..400)) {
@@ -533,7 +533,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(config(200))]
+    #![proptest_config(config(100))]
 
     #[test]
     fn eventually_one_leader_that_renews_one_lease(clocks in clocks(), events in vec(event(), 1..200)) {
