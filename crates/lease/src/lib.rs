@@ -40,6 +40,9 @@
 //! a new machine that has a new identity. After a clean stop, call [`Machine::resign`] and perform
 //! the steps until [`Step::Done`]: the next candidate then leads immediately.
 //!
+//! # Several Leases of one process
+//! A process that holds several Leases need not renew each of them: [`SharedRenewal`].
+//!
 //! # Examples
 //! One candidate, which reads the Lease, acquires it, and renews it. Comments stand for the requests.
 //!
@@ -62,7 +65,7 @@
 //! assert_eq!(next(&mut machine, now), Step::Read);
 //! let mut lease = unused("database", "default", [].into());
 //! lease.metadata.resource_version = Some("1".to_owned());
-//! machine.read_done(now, Ok(Some(record(&lease))));
+//! machine.read_done(now, now, Ok(Some(record(&lease))));
 //!
 //! // PUT: the response has the next resource version.
 //! let acquire = Write::Acquire("1".to_owned());
@@ -82,10 +85,12 @@
 //! assert_eq!(record(&lease).holder, identity);
 //! ```
 
+mod anchor;
 mod machine;
 mod record;
 mod timing;
 
+pub use anchor::{Anchor, SharedRenewal, anchor_name, is_renewed_with};
 pub use machine::{LeaseRecord, LossReason, Machine, Moment, Step, Write, WriteResult};
-pub use record::{Writer, record, unused};
+pub use record::{Writer, record, record_with_anchor, unused};
 pub use timing::{MAX_LEASE_DURATION, Timing, TimingError};

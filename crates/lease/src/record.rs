@@ -9,6 +9,7 @@ use k8s_openapi::{
 };
 
 use crate::{
+    anchor::Anchor,
     machine::{LeaseRecord, Write},
     timing::Timing,
 };
@@ -31,8 +32,15 @@ pub fn unused(name: &str, namespace: &str, labels: BTreeMap<String, String>) -> 
     }
 }
 
-/// Returns the parts of a Lease that matter to the election.
+/// Returns the parts of a Lease that matter to the election. The anchor of a Lease that has one counts
+/// as over: see [`record_with_anchor`].
 pub fn record(lease: &Lease) -> LeaseRecord {
+    record_with_anchor(lease, None)
+}
+
+/// Returns the parts of a Lease and of its anchor that matter to the election. `anchor` is the Lease
+/// that [`anchor_name`](crate::anchor_name) names; `None` if it does not exist.
+pub fn record_with_anchor(lease: &Lease, anchor: Option<&Lease>) -> LeaseRecord {
     let spec = lease.spec.clone().unwrap_or_default();
     let is_unused = spec == LeaseSpec::default();
     let is_marked = lease.metadata.annotations.iter().flatten().any(|(key, _)| key == RELEASED);
@@ -43,6 +51,7 @@ pub fn record(lease: &Lease) -> LeaseRecord {
         free: is_unused || (is_marked && holder.is_empty()),
         holder,
         duration: Duration::from_secs(seconds),
+        anchor: Anchor::of(lease, anchor),
     }
 }
 

@@ -187,17 +187,18 @@ impl Candidate {
 
     async fn read(&mut self) {
         let Some(candidacy) = &mut self.candidacy else { return };
-        let answer = timeout(candidacy.machine.request_timeout(now()), self.api.get_opt(&self.name)).await;
+        let started = now();
+        let answer = timeout(candidacy.machine.request_timeout(started), self.api.get_opt(&self.name)).await;
         let found = answer.map_err(anyhow::Error::from).and_then(|answer| answer.map_err(Into::into));
         match found {
             Ok(found) => {
-                candidacy.machine.read_done(now(), Ok(found.as_ref().map(record)));
+                candidacy.machine.read_done(started, now(), Ok(found.as_ref().map(record)));
                 // Keep a deleted Lease: its contents are needed to recreate it.
                 candidacy.lease = found.or_else(|| candidacy.lease.take());
                 self.succeeded();
             }
             Err(error) => {
-                candidacy.machine.read_done(now(), Err(()));
+                candidacy.machine.read_done(started, now(), Err(()));
                 self.failed("read", &error);
             }
         }

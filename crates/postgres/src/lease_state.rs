@@ -72,6 +72,7 @@ mod tests {
             holder: holder.into(),
             duration: DURATION,
             free: holder.is_empty(),
+            ..LeaseRecord::default()
         }
     }
 

@@ -3,7 +3,8 @@
 use anyhow::Context;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
-use kube::Api;
+use kube::{Api, api::ListParams};
+use lease::{anchor_name, is_renewed_with};
 use operator_runtime::election::lease_name;
 
 use super::Finding;
@@ -18,34 +19,42 @@ pub(super) async fn findings(cluster: &Cluster, installation: &Installation) -> 
         return vec![Finding::ok("leader election", "disabled: the manager runs with --leader-elect=false")];
     };
     let api = Api::<Lease>::namespaced(cluster.client.clone(), namespace);
-    let mut findings = Vec::new();
-    for controller in installation.controllers() {
-        let name = lease_name(controller.name);
-        let what = format!("leader of {}", controller.name);
-        let lease =
-            api.get_opt(&name).await.with_context(|| format!("cannot read the Lease {namespace}/{name}"));
-        findings.push(match lease {
-            Ok(lease) => evaluate(&what, &format!("{namespace}/{name}"), lease.as_ref(), cluster.now()),
-            // The other Leases would fail in the same way.
-            Err(error) => return vec![Finding::unknown("leader election", &error)],
-        });
-    }
-    findings
+    let listed = api.list(&ListParams::default()).await;
+    let leases = match listed.with_context(|| format!("cannot list the Leases in {namespace}")) {
+        Ok(leases) => leases.items,
+        Err(error) => return vec![Finding::unknown("leader election", &error)],
+    };
+    let finding = |controller: &str| {
+        let (what, name) = (format!("leader of {controller}"), lease_name(controller));
+        evaluate(&what, &format!("{namespace}/{name}"), named(&leases, &name), &leases, cluster.now())
+    };
+    installation.controllers().iter().map(|controller| finding(controller.name)).collect()
 }
 
-fn evaluate(what: &str, name: &str, lease: Option<&Lease>, now: Timestamp) -> Finding {
+fn named<'a>(leases: &'a [Lease], name: &str) -> Option<&'a Lease> {
+    leases.iter().find(|lease| lease.metadata.name.as_deref() == Some(name))
+}
+
+/// Returns the last renewal of a Lease: its own, or that of the Lease with which it is renewed.
+fn last_renewal(lease: &Lease, leases: &[Lease]) -> Option<Timestamp> {
+    let renewed = |lease: &Lease| lease.spec.as_ref()?.renew_time.as_ref().map(|time| time.0);
+    let anchor = anchor_name(lease).and_then(|name| named(leases, name));
+    renewed(lease).max(anchor.filter(|anchor| is_renewed_with(lease, anchor)).and_then(renewed))
+}
+
+fn evaluate(what: &str, name: &str, lease: Option<&Lease>, leases: &[Lease], now: Timestamp) -> Finding {
     let advice =
         "check that a manager runs with the permissions in deploy/rbac/leader-election.yaml, and see its log";
     let Some(lease) = lease else {
         return Finding::error(what, format!("the Lease {name} does not exist: no leader"), advice);
     };
-    let LeaseSpec { renew_time, lease_duration_seconds, .. } = lease.spec.clone().unwrap_or_default();
-    let (Some(holder), Some(renewed)) = (holder(lease), renew_time) else {
+    let LeaseSpec { lease_duration_seconds, .. } = lease.spec.clone().unwrap_or_default();
+    let (Some(holder), Some(renewed)) = (holder(lease), last_renewal(lease, leases)) else {
         return Finding::error(what, format!("the Lease {name} has no holder: no leader"), advice);
     };
-    let renewed_ago = age(renewed.0, now);
+    let renewed_ago = age(renewed, now);
     let lasts = SignedDuration::from_secs(lease_duration_seconds.unwrap_or_default().into());
-    if now.duration_since(renewed.0) > lasts + CLOCK_TOLERANCE {
+    if now.duration_since(renewed) > lasts + CLOCK_TOLERANCE {
         let message = format!(
             "the Lease {name} has expired: its holder {holder} renewed it {renewed_ago} ago: no leader"
         );
@@ -72,7 +81,7 @@ mod tests {
             serde_json::from_value(json!({ "metadata": { "name": "ensemble-podset" }, "spec": spec }))
                 .unwrap();
         let now = "2026-01-01T00:01:00Z".parse().unwrap();
-        let finding = evaluate("leader of podset", "a/ensemble-podset", Some(&lease), now);
+        let finding = evaluate("leader of podset", "a/ensemble-podset", Some(&lease), &[], now);
         (finding.state, finding.message)
     }
 
@@ -89,6 +98,30 @@ mod tests {
     }
 
     #[test]
+    fn lease_can_be_renewed_with_another_one() {
+        let lease = |name: &str, holder: &str, renewed: &str, anchor: Option<&str>| -> Lease {
+            let annotations = anchor.map(|anchor| json!({ "ensemble.example.com/renewed-with": anchor }));
+            let spec = json!({
+                "holderIdentity": holder, "leaseDurationSeconds": 15,
+                "acquireTime": "2026-01-01T00:00:00.000000Z", "renewTime": renewed,
+            });
+            let metadata = json!({ "name": name, "annotations": annotations });
+            serde_json::from_value(json!({ "metadata": metadata, "spec": spec })).unwrap()
+        };
+        let (early, late) = ("2026-01-01T00:00:10.000000Z", "2026-01-01T00:00:57.000000Z");
+        let member = |term: &str| lease("ensemble-tenant", "manager-1_a", early, Some(term));
+        let state = |member: &Lease, holder: &str| {
+            let leases = [member.clone(), lease("ensemble-podset", holder, late, None)];
+            evaluate("x", "a/b", Some(member), &leases, "2026-01-01T00:01:00Z".parse().unwrap()).state
+        };
+        let named = member("ensemble-podset/2026-01-01T00:00:00Z");
+        assert_eq!(state(&named, "manager-1_a"), State::Ok);
+        assert_eq!(state(&named, "manager-2_b"), State::Error, "another replica holds the anchor");
+        let before = member("ensemble-podset/2025-12-31T00:00:00Z");
+        assert_eq!(state(&before, "manager-1_a"), State::Error, "the anchor has another term");
+    }
+
+    #[test]
     fn lease_without_holder_has_no_leader() {
         assert_eq!(
             finding(json!({ "holderIdentity": "", "renewTime": "2026-01-01T00:00:57.000000Z" })).0,
@@ -96,6 +129,6 @@ mod tests {
         );
         assert_eq!(finding(Value::Null).0, State::Error);
         let now = "2026-01-01T00:01:00Z".parse().unwrap();
-        assert!(evaluate("x", "a/b", None, now).message.contains("the Lease a/b does not exist"));
+        assert!(evaluate("x", "a/b", None, &[], now).message.contains("the Lease a/b does not exist"));
     }
 }

@@ -9,6 +9,8 @@
 //! - a version with its own identity, if it has just sent the first of these writes, and the response
 //!   was lost
 //!
+//! A leader also leads by renewals of another Lease, its [anchor](crate::SharedRenewal).
+//!
 //! The candidate leads until the renew deadline, counted from the *start* of that write. Its
 //! successor starts at least a lease duration after it observed the result of that write. The
 //! difference of the two durations is the safety margin. Watch events only make a candidate read
@@ -17,7 +19,10 @@
 
 use std::time::Duration;
 
-use crate::timing::{MAX_LEASE_DURATION, Timing};
+use crate::{
+    anchor::Anchor,
+    timing::{MAX_LEASE_DURATION, Timing},
+};
 
 /// Time on a monotonic clock of the process, since any start.
 ///
@@ -37,12 +42,15 @@ pub struct LeaseRecord {
     /// Whether no candidate leads with it: its last holder released it after all work stopped, or
     /// it has never been held.
     pub free: bool,
+    /// What is known about the anchor, if another Lease is renewed in place of this one.
+    pub anchor: Anchor,
 }
 
 /// Next step of a candidate, which the program performs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Read the Lease from the API server, not from a cache, and call [`Machine::read_done`].
+    /// Read the Lease from the API server, not from a cache, and call [`Machine::read_done`]. Read its
+    /// anchor as well, if it has one and this candidate does not hold it.
     Read,
     /// Write the Lease and call [`Machine::write_done`].
     Write(Write),
@@ -115,7 +123,7 @@ pub enum LossReason {
 struct Observed {
     record: LeaseRecord,
     since: Moment,
-    /// When this version was last read; `None` if only the watch delivered it.
+    /// When the last read of this version began; `None` if only the watch delivered it.
     read_at: Option<Moment>,
 }
 
@@ -137,6 +145,8 @@ pub struct Machine {
     until: Moment,
     /// Start of the write by which this candidate leads.
     renewed_at: Moment,
+    /// Whether renewals of an anchor are expected to renew this Lease.
+    has_anchor: bool,
     /// Time of the next read, if one is needed.
     next_read: Option<Moment>,
     /// Earliest time of the next write.
@@ -158,6 +168,7 @@ impl Machine {
             acquiring: None,
             until: Moment::ZERO,
             renewed_at: Moment::ZERO,
+            has_anchor: false,
             next_read: Some(now),
             not_before: now,
             resigned: false,
@@ -215,11 +226,7 @@ impl Machine {
         let step = match (&self.own, self.is_leading()) {
             (Some(own), _) if self.resigned => at(self.not_before, now, Write::Release(own.clone())),
             (None, _) if self.resigned => return next_read.map_or(Step::Done, Step::Wait),
-            (Some(own), true) => at(
-                self.not_before.max(self.renewed_at + self.timing.renewal()),
-                now,
-                Write::Renew(own.clone()),
-            ),
+            (Some(own), true) => at(self.not_before.max(self.renewal_due()), now, Write::Renew(own.clone())),
             (Some(own), false) => at(self.not_before, now, Write::Renew(own.clone())),
             (None, true) => at(self.not_before, now, Write::Recreate),
             (None, false) => self.next_as_follower(now, acquire_delay, watched),
@@ -230,6 +237,31 @@ impl Machine {
             Step::Write(_) if next_read.is_some() => Step::Wait(earliest(next_read, ends, Moment::MAX)),
             Step::Wait(at) => Step::Wait(earliest(next_read, ends, at)),
             step => step,
+        }
+    }
+
+    /// Returns when the leader writes the next renewal. A leader that has an anchor leaves time for the
+    /// anchor's renewal and for the watch to deliver it.
+    fn renewal_due(&self) -> Moment {
+        let patience = if self.has_anchor { self.timing.retry() } else { Duration::ZERO };
+        self.renewed_at + self.timing.renewal() + patience
+    }
+
+    /// Says whether renewals of another Lease, the anchor, are expected to renew this one:
+    /// [`SharedRenewal::is_anchor_of`](crate::SharedRenewal::is_anchor_of). If they do not, the leader
+    /// renews it itself before the renew deadline.
+    pub fn expect_anchor(&mut self, has_anchor: bool) {
+        self.has_anchor = has_anchor;
+    }
+
+    /// Extends leadership by a renewal of the anchor that began at `started`, if this candidate leads
+    /// with this version of the Lease. The [anchor](crate::SharedRenewal) says when this is allowed.
+    pub fn renewed_with_anchor(&mut self, version: &str, started: Moment, now: Moment) {
+        self.expire(now);
+        let leads = now < self.leads_until() && self.own.as_deref() == Some(version);
+        if leads && started > self.renewed_at {
+            self.renewed_at = started;
+            self.until = started + self.timing.renew_deadline();
         }
     }
 
@@ -260,8 +292,8 @@ impl Machine {
     }
 
     /// Processes the result of [`Step::Read`]: `None` if there is no Lease, `Err` if the request
-    /// failed.
-    pub fn read_done(&mut self, now: Moment, found: Result<Option<LeaseRecord>, ()>) {
+    /// failed. `started` is the time immediately before the first request was sent.
+    pub fn read_done(&mut self, started: Moment, now: Moment, found: Result<Option<LeaseRecord>, ()>) {
         let Ok(found) = found else {
             self.next_read = Some(now + self.timing.retry());
             return;
@@ -274,7 +306,7 @@ impl Machine {
             }
             Some(record) => {
                 self.check_ownership(now, &record);
-                self.observe(now, record, true);
+                self.observe(now, record, Some(started));
             }
         }
     }
@@ -303,10 +335,14 @@ impl Machine {
         self.acquiring.is_some_and(|started| now < started + self.timing.renew_deadline())
     }
 
-    fn observe(&mut self, now: Moment, record: LeaseRecord, live: bool) {
-        let read_at = live.then_some(now);
+    fn observe(&mut self, now: Moment, mut record: LeaseRecord, read_at: Option<Moment>) {
+        // This candidate knows whether it leads. Its own anchor would keep others away for ever.
+        if record.holder == self.identity {
+            record.anchor = Anchor::None;
+        }
         match &mut self.observed {
-            Some(observed) if observed.record.version == record.version => {
+            Some(observed) if is_unchanged(&observed.record, &record) => {
+                observed.record = record;
                 observed.read_at = read_at.or(observed.read_at);
             }
             _ => self.observed = Some(Observed { record, since: now, read_at }),
@@ -320,7 +356,7 @@ impl Machine {
         match news {
             Some(record) if own && record.holder == self.identity => {}
             None if self.observed.is_none() => {}
-            Some(record) if !own => self.observe(now, record, false),
+            Some(record) if !own => self.observe(now, record, None),
             _ => self.next_read = Some(self.next_read.map_or(now, |at| at.min(now))),
         }
     }
@@ -345,8 +381,8 @@ impl Machine {
 
     fn committed(&mut self, write: &Write, started: Moment, now: Moment, version: String) {
         let holder = if *write == Write::Create { String::new() } else { self.identity.clone() };
-        let record =
-            LeaseRecord { version: version.clone(), holder, duration: self.timing.lease(), free: false };
+        let duration = self.timing.lease();
+        let record = LeaseRecord { version: version.clone(), holder, duration, ..LeaseRecord::default() };
         let leads = match write {
             Write::Acquire(_) | Write::Renew(_) => true,
             // Nobody else can have led in between only if this candidate still leads now.
@@ -380,6 +416,11 @@ impl Machine {
             self.lost = Some(reason);
         }
     }
+}
+
+/// Returns whether neither the Lease nor its anchor was renewed between the two.
+fn is_unchanged(before: &LeaseRecord, after: &LeaseRecord) -> bool {
+    before.version == after.version && before.anchor.is_unchanged_in(&after.anchor)
 }
 
 fn at(moment: Moment, now: Moment, write: Write) -> Step {

@@ -227,7 +227,7 @@ impl Model {
         let is_late = now >= sent.started + Timing::default().attempt();
         let response = sent.response.clone().filter(|_| !*cut);
         match (&sent.step, response) {
-            (Step::Read, Some(Response::Found(found))) => machine.read_done(now, Ok(found)),
+            (Step::Read, Some(Response::Found(found))) => machine.read_done(sent.started, now, Ok(found)),
             (Step::Write(write), Some(Response::WriteResult(written))) => {
                 let led = machine.leads_until() > now;
                 machine.write_done(write, sent.started, now, written);
@@ -238,7 +238,7 @@ impl Model {
                 machine.write_done(write, sent.started, now, WriteResult::Unknown);
                 self.late.push(sent);
             }
-            _ => machine.read_done(now, Err(())),
+            _ => machine.read_done(now, now, Err(())),
         }
     }
 

@@ -7,7 +7,12 @@ fn seconds(seconds: u64) -> Duration {
 }
 
 fn record(version: &str, holder: &str) -> LeaseRecord {
-    LeaseRecord { version: version.into(), holder: holder.into(), duration: seconds(15), free: false }
+    LeaseRecord {
+        version: version.into(),
+        holder: holder.into(),
+        duration: seconds(15),
+        ..LeaseRecord::default()
+    }
 }
 
 fn candidate() -> Machine {
@@ -26,7 +31,11 @@ fn assert_writes(machine: &mut Machine, now: Moment, write: Write, result: Write
 /// Returns a machine that has led since second 0 with version 2.
 fn leader() -> Machine {
     let mut machine = candidate();
-    machine.read_done(Duration::ZERO, Ok(Some(LeaseRecord { free: true, ..record("1", "") })));
+    machine.read_done(
+        Duration::ZERO,
+        Duration::ZERO,
+        Ok(Some(LeaseRecord { free: true, ..record("1", "") })),
+    );
     assert_writes(
         &mut machine,
         Duration::ZERO,
@@ -50,12 +59,12 @@ fn acquires_released_lease_immediately_and_renews_every_third() {
 fn acquires_lease_that_did_not_change_for_its_duration() {
     let mut machine = candidate();
     assert_eq!(next(&mut machine, Duration::ZERO), Step::Read);
-    machine.read_done(seconds(1), Ok(Some(record("1", "other"))));
+    machine.read_done(seconds(1), seconds(1), Ok(Some(record("1", "other"))));
     assert_eq!(next(&mut machine, seconds(1)), Step::Wait(seconds(16)));
     machine.watch_event(seconds(10), Some(record("2", "other")));
     assert_eq!(next(&mut machine, seconds(16)), Step::Wait(seconds(25)));
     assert_eq!(next(&mut machine, seconds(25)), Step::Read);
-    machine.read_done(seconds(25), Ok(Some(record("2", "other"))));
+    machine.read_done(seconds(25), seconds(25), Ok(Some(record("2", "other"))));
     let acquire_delay = Duration::from_millis(400);
     assert_eq!(machine.next(seconds(25), acquire_delay, true), Step::Wait(seconds(25) + acquire_delay));
     assert_writes(&mut machine, seconds(26), Write::Acquire("2".into()), WriteResult::Committed("3".into()));
@@ -69,7 +78,7 @@ fn lease_that_is_known_to_have_expired_is_acquired_at_once() {
     {
         let mut machine = candidate().with_expired(Some("1".into()));
         assert_eq!(next(&mut machine, seconds(1)), Step::Read);
-        machine.read_done(seconds(1), Ok(Some(record(version, "other"))));
+        machine.read_done(seconds(1), seconds(1), Ok(Some(record(version, "other"))));
         assert_eq!(next(&mut machine, seconds(1)), expected, "version {version}");
     }
 }
@@ -80,6 +89,7 @@ fn longer_lease_duration_applies() {
         let mut machine = candidate();
         machine.read_done(
             Duration::ZERO,
+            Duration::ZERO,
             Ok(Some(LeaseRecord { duration: seconds(written), ..record("1", "other") })),
         );
         assert_eq!(next(&mut machine, Duration::ZERO), Step::Wait(seconds(wait)));
@@ -89,7 +99,7 @@ fn longer_lease_duration_applies() {
 #[test]
 fn candidate_without_watch_events_reads_lease() {
     let mut machine = candidate();
-    machine.read_done(Duration::ZERO, Ok(Some(record("1", "other"))));
+    machine.read_done(Duration::ZERO, Duration::ZERO, Ok(Some(record("1", "other"))));
     assert_eq!(machine.next(seconds(1), Duration::ZERO, false), Step::Wait(seconds(2)));
     assert_eq!(machine.next(seconds(2), Duration::ZERO, false), Step::Read);
 }
@@ -97,7 +107,7 @@ fn candidate_without_watch_events_reads_lease() {
 #[test]
 fn created_lease_must_age_because_a_leader_may_exist() {
     let mut machine = candidate();
-    machine.read_done(Duration::ZERO, Ok(None));
+    machine.read_done(Duration::ZERO, Duration::ZERO, Ok(None));
     assert_writes(&mut machine, seconds(1), Write::Create, WriteResult::Committed("1".into()));
     assert_eq!(machine.leads_until(), Duration::ZERO);
     assert_eq!(next(&mut machine, seconds(1)), Step::Wait(seconds(16)));
@@ -106,7 +116,7 @@ fn created_lease_must_age_because_a_leader_may_exist() {
 #[test]
 fn emptied_lease_must_age() {
     let mut machine = candidate();
-    machine.read_done(Duration::ZERO, Ok(Some(record("1", ""))));
+    machine.read_done(Duration::ZERO, Duration::ZERO, Ok(Some(record("1", ""))));
     assert_eq!(next(&mut machine, Duration::ZERO), Step::Wait(seconds(15)));
 }
 
@@ -115,7 +125,7 @@ fn leader_recreates_deleted_lease_and_keeps_leading() {
     let mut machine = leader();
     machine.watch_event(seconds(3), None);
     assert_eq!(next(&mut machine, seconds(3)), Step::Read);
-    machine.read_done(seconds(3), Ok(None));
+    machine.read_done(seconds(3), seconds(3), Ok(None));
     assert_writes(&mut machine, seconds(3), Write::Recreate, WriteResult::Committed("9".into()));
     assert_eq!(machine.leads_until(), seconds(13));
 }
@@ -125,7 +135,7 @@ fn leader_restores_emptied_lease() {
     let mut machine = leader();
     machine.watch_event(seconds(3), Some(record("3", "")));
     assert_eq!(next(&mut machine, seconds(3)), Step::Read);
-    machine.read_done(seconds(3), Ok(Some(record("3", ""))));
+    machine.read_done(seconds(3), seconds(3), Ok(Some(record("3", ""))));
     assert_eq!(machine.leads_until(), seconds(10));
     assert_writes(&mut machine, seconds(5), Write::Renew("3".into()), WriteResult::Committed("4".into()));
 }
@@ -135,7 +145,7 @@ fn leader_stops_when_lease_has_another_holder() {
     let mut machine = leader();
     machine.watch_event(seconds(3), Some(record("3", "other")));
     assert_eq!(next(&mut machine, seconds(3)), Step::Read);
-    machine.read_done(seconds(3), Ok(Some(record("3", "other"))));
+    machine.read_done(seconds(3), seconds(3), Ok(Some(record("3", "other"))));
     assert_eq!(machine.leads_until(), Duration::ZERO);
     assert_eq!(machine.lost(), Some(LossReason::HolderChanged));
     assert_eq!(next(&mut machine, seconds(3)), Step::Wait(seconds(18)));
@@ -146,7 +156,7 @@ fn stale_watch_event_does_not_end_leadership() {
     let mut machine = leader();
     machine.watch_event(seconds(1), Some(record("0", "other")));
     assert_eq!(next(&mut machine, seconds(1)), Step::Read);
-    machine.read_done(seconds(1), Ok(Some(record("2", "identity"))));
+    machine.read_done(seconds(1), seconds(1), Ok(Some(record("2", "identity"))));
     assert_eq!(machine.leads_until(), seconds(10));
 }
 
@@ -155,7 +165,7 @@ fn foreign_write_to_lease_causes_one_retry() {
     let mut machine = leader();
     assert_writes(&mut machine, seconds(5), Write::Renew("2".into()), WriteResult::Rejected);
     assert_eq!(next(&mut machine, seconds(5)), Step::Read);
-    machine.read_done(seconds(5), Ok(Some(record("3", "identity"))));
+    machine.read_done(seconds(5), seconds(5), Ok(Some(record("3", "identity"))));
     assert_eq!(next(&mut machine, seconds(5)), Step::Wait(seconds(7)));
     assert_writes(&mut machine, seconds(7), Write::Renew("3".into()), WriteResult::Committed("4".into()));
     assert_eq!(machine.leads_until(), seconds(17));
@@ -167,12 +177,12 @@ fn leader_stops_at_renew_deadline_and_leads_again_if_lease_is_unchanged() {
     assert_writes(&mut machine, seconds(5), Write::Renew("2".into()), WriteResult::Unknown);
     assert_eq!(next(&mut machine, seconds(5)), Step::Wait(seconds(7)));
     assert_eq!(next(&mut machine, seconds(7)), Step::Read);
-    machine.read_done(seconds(9), Err(()));
+    machine.read_done(seconds(9), seconds(9), Err(()));
     assert_eq!(next(&mut machine, seconds(9)), Step::Wait(seconds(10)), "the renew deadline is first");
     assert_eq!(next(&mut machine, seconds(10)), Step::Wait(seconds(11)));
     assert_eq!(machine.lost(), Some(LossReason::Deadline));
     assert_eq!(next(&mut machine, seconds(11)), Step::Read);
-    machine.read_done(seconds(11), Ok(Some(record("2", "identity"))));
+    machine.read_done(seconds(11), seconds(11), Ok(Some(record("2", "identity"))));
     assert_writes(&mut machine, seconds(11), Write::Renew("2".into()), WriteResult::Committed("3".into()));
     assert_eq!(machine.leads_until(), seconds(21));
 }
@@ -181,14 +191,18 @@ fn leader_stops_at_renew_deadline_and_leads_again_if_lease_is_unchanged() {
 fn own_lease_with_unknown_version_must_age_after_leadership() {
     let mut machine = leader();
     assert_writes(&mut machine, seconds(5), Write::Renew("2".into()), WriteResult::Unknown);
-    machine.read_done(seconds(12), Ok(Some(record("3", "identity"))));
+    machine.read_done(seconds(12), seconds(12), Ok(Some(record("3", "identity"))));
     assert_eq!(next(&mut machine, seconds(12)), Step::Wait(seconds(27)));
 }
 
 /// Returns a machine whose acquisition at second 1 had no response.
 fn acquiring() -> Machine {
     let mut machine = candidate();
-    machine.read_done(Duration::ZERO, Ok(Some(LeaseRecord { free: true, ..record("1", "") })));
+    machine.read_done(
+        Duration::ZERO,
+        Duration::ZERO,
+        Ok(Some(LeaseRecord { free: true, ..record("1", "") })),
+    );
     machine.write_done(&Write::Acquire("1".into()), seconds(1), seconds(3), WriteResult::Unknown);
     machine
 }
@@ -196,7 +210,7 @@ fn acquiring() -> Machine {
 #[test]
 fn acquisition_whose_response_was_lost_is_renewed_at_once() {
     let mut machine = acquiring();
-    machine.read_done(seconds(5), Ok(Some(record("2", "identity"))));
+    machine.read_done(seconds(5), seconds(5), Ok(Some(record("2", "identity"))));
     assert_eq!(machine.leads_until(), Duration::ZERO, "a read is no proof");
     assert_writes(&mut machine, seconds(5), Write::Renew("2".into()), WriteResult::Committed("3".into()));
     assert_eq!(machine.leads_until(), seconds(15));
@@ -206,7 +220,7 @@ fn acquisition_whose_response_was_lost_is_renewed_at_once() {
 fn lost_acquisition_that_is_found_too_late_must_age() {
     for (at, holder) in [(11, "identity"), (5, "other"), (5, "")] {
         let mut machine = acquiring();
-        machine.read_done(seconds(at), Ok(Some(record("2", holder))));
+        machine.read_done(seconds(at), seconds(at), Ok(Some(record("2", holder))));
         assert_eq!(next(&mut machine, seconds(at)), Step::Wait(seconds(at + 15)), "{holder} at {at} s");
     }
 }
@@ -214,7 +228,7 @@ fn lost_acquisition_that_is_found_too_late_must_age() {
 #[test]
 fn resigning_candidate_releases_a_lease_that_it_acquired_without_a_response() {
     let mut machine = acquiring();
-    machine.read_done(seconds(5), Ok(Some(record("2", "identity"))));
+    machine.read_done(seconds(5), seconds(5), Ok(Some(record("2", "identity"))));
     machine.resign(seconds(5));
     assert_writes(&mut machine, seconds(5), Write::Release("2".into()), WriteResult::Committed("3".into()));
     assert_eq!(next(&mut machine, seconds(5)), Step::Done);
@@ -223,7 +237,11 @@ fn resigning_candidate_releases_a_lease_that_it_acquired_without_a_response() {
 #[test]
 fn lease_duration_counts_from_start_of_write() {
     let mut machine = candidate();
-    machine.read_done(Duration::ZERO, Ok(Some(LeaseRecord { free: true, ..record("1", "") })));
+    machine.read_done(
+        Duration::ZERO,
+        Duration::ZERO,
+        Ok(Some(LeaseRecord { free: true, ..record("1", "") })),
+    );
     machine.write_done(
         &Write::Acquire("1".into()),
         seconds(1),
@@ -240,7 +258,7 @@ fn resigning_leader_releases_its_lease() {
     assert_eq!(machine.leads_until(), Duration::ZERO);
     assert_writes(&mut machine, seconds(3), Write::Release("2".into()), WriteResult::Rejected);
     assert_eq!(next(&mut machine, seconds(3)), Step::Read);
-    machine.read_done(seconds(3), Ok(Some(record("3", "identity"))));
+    machine.read_done(seconds(3), seconds(3), Ok(Some(record("3", "identity"))));
     assert_writes(&mut machine, seconds(5), Write::Release("3".into()), WriteResult::Committed("4".into()));
     assert_eq!(next(&mut machine, seconds(5)), Step::Done);
 }
@@ -248,7 +266,7 @@ fn resigning_leader_releases_its_lease() {
 #[test]
 fn candidate_that_never_led_releases_nothing() {
     let mut machine = candidate();
-    machine.read_done(Duration::ZERO, Ok(Some(record("1", "other"))));
+    machine.read_done(Duration::ZERO, Duration::ZERO, Ok(Some(record("1", "other"))));
     machine.resign(seconds(1));
     assert_eq!(next(&mut machine, seconds(1)), Step::Done);
 }
@@ -256,7 +274,7 @@ fn candidate_that_never_led_releases_nothing() {
 #[test]
 fn lease_recreated_after_deadline_grants_no_leadership() {
     let mut machine = leader();
-    machine.read_done(seconds(8), Ok(None));
+    machine.read_done(seconds(8), seconds(8), Ok(None));
     assert_eq!(next(&mut machine, seconds(8)), Step::Write(Write::Recreate));
     // Before the response arrives, another candidate can have led with its own Lease and deleted
     // it.
@@ -267,7 +285,7 @@ fn lease_recreated_after_deadline_grants_no_leadership() {
 #[test]
 fn lease_released_by_another_holder_is_not_held() {
     let mut machine = leader();
-    machine.read_done(seconds(1), Ok(Some(LeaseRecord { free: true, ..record("9", "") })));
+    machine.read_done(seconds(1), seconds(1), Ok(Some(LeaseRecord { free: true, ..record("9", "") })));
     assert_eq!(machine.leads_until(), Moment::ZERO);
     assert_eq!(machine.lost(), Some(LossReason::HolderChanged));
 }

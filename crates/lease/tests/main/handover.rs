@@ -62,7 +62,7 @@ impl Program {
     fn run(&mut self, server: &mut Server, now: Moment) -> Step {
         loop {
             match self.next(now) {
-                Step::Read => self.machine.read_done(now, Ok(Some(record(&server.lease)))),
+                Step::Read => self.machine.read_done(now, now, Ok(Some(record(&server.lease)))),
                 Step::Write(write) => {
                     let version = self.write(server, &write);
                     self.machine.write_done(&write, now, now, WriteResult::Committed(version));

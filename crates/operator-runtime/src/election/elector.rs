@@ -11,7 +11,10 @@ use std::{
 
 use k8s_openapi::{api::coordination::v1::Lease, jiff::Timestamp};
 use kube::{Api, api::PostParams};
-use lease::{LeaseRecord, LossReason, Machine, Step, Timing, Write, WriteResult, Writer, record};
+use lease::{
+    LeaseRecord, LossReason, Machine, SharedRenewal, Step, Timing, Write, WriteResult, Writer, anchor_name,
+    record_with_anchor,
+};
 use operator_core::{
     fence::{Fence, now},
     metrics::Metrics,
@@ -39,6 +42,8 @@ pub(super) struct Process {
     pub(super) timing: Timing,
     /// Number of controllers that this process leads.
     pub(super) leads: Arc<AtomicUsize>,
+    /// The renewal of all Leases of this process.
+    pub(super) renewal: watch::Sender<SharedRenewal>,
     pub(super) metrics: Arc<dyn Metrics>,
 }
 
@@ -56,6 +61,7 @@ pub(super) struct Elector {
     /// Whether a response had a lower resource version than an earlier one.
     went_backwards: bool,
     cache: watch::Receiver<LeaseCache>,
+    renewal: watch::Receiver<SharedRenewal>,
     /// The Lease as the watch last delivered it.
     cached: Option<LeaseRecord>,
     /// Random delay, so that candidates do not all acquire a free Lease at once.
@@ -82,6 +88,7 @@ impl Elector {
             highest_version: 0,
             went_backwards: false,
             cache,
+            renewal: process.renewal.subscribe(),
             cached: None,
             jitter: Duration::from_millis(fastrand::u64(0..100)),
             fence,
@@ -99,7 +106,8 @@ impl Elector {
     pub(super) async fn run(mut self, mut resign: oneshot::Receiver<()>) {
         let mut resigned = false;
         loop {
-            let is_live = self.cache.borrow().is_live;
+            self.observe_anchor();
+            let is_live = self.is_watching();
             let step = self.machine.next(now(), self.acquire_delay(), is_live);
             self.update_fence();
             match step {
@@ -113,6 +121,7 @@ impl Elector {
                         self.machine.resign(now());
                     }
                     Ok(()) = self.cache.changed() => self.observe_cache(),
+                    Ok(()) = self.renewal.changed() => {}
                     () = sleep(until.saturating_sub(now())) => {}
                 },
             }
@@ -130,26 +139,64 @@ impl Elector {
 
     fn observe_cache(&mut self) {
         let cache = self.cache.borrow_and_update();
-        let news = cache.get(&self.name).cloned();
+        let news = cache.record(&self.name);
         if cache.is_live && self.cached != news {
             self.cached.clone_from(&news);
             self.machine.watch_event(now(), news);
         }
     }
 
-    async fn read(&mut self) {
-        let result = timeout(self.machine.request_timeout(now()), self.process.api.get_opt(&self.name)).await;
-        if let Ok(Ok(found)) = result {
-            if let Some(lease) = &found {
-                self.check_version(lease);
-            }
-            self.machine.read_done(now(), Ok(found.as_ref().map(record)));
-            // Keep a deleted Lease: its contents are needed to recreate it.
-            self.lease = found.or_else(|| self.lease.take());
-        } else {
-            self.outages.failed("read", result.ok().and_then(Result::err).as_ref());
-            self.machine.read_done(now(), Err(()));
+    fn is_watching(&self) -> bool {
+        self.cache.borrow().is_live
+    }
+
+    /// Extends leadership if the anchor of this process has been renewed.
+    fn observe_anchor(&mut self) {
+        let Some(lease) = &self.lease else { return };
+        let (cache, identity) = (self.cache.borrow(), &self.process.identity);
+        let renewal = self.renewal.borrow_and_update();
+        self.machine.expect_anchor(cache.is_live && renewal.is_anchor_of(lease, identity));
+        let started = renewal.renewal_of(lease, identity, cache.leases());
+        if let (Some(started), Some(version)) = (started, &lease.metadata.resource_version) {
+            self.machine.renewed_with_anchor(version, started, now());
         }
+    }
+
+    async fn read(&mut self) {
+        let started = now();
+        match timeout(self.machine.request_timeout(started), self.get()).await {
+            Ok(Ok((found, anchor))) => {
+                if let Some(lease) = &found {
+                    self.check_version(lease);
+                }
+                let record = found.as_ref().map(|lease| record_with_anchor(lease, anchor.as_ref()));
+                self.machine.read_done(started, now(), Ok(record));
+                // Keep a deleted Lease: its contents are needed to recreate it.
+                self.lease = found.or_else(|| self.lease.take());
+            }
+            failed => {
+                self.outages.failed("read", failed.ok().and_then(Result::err).as_ref());
+                self.machine.read_done(started, now(), Err(()));
+            }
+        }
+    }
+
+    /// Returns the Lease, and its anchor if another process holds it.
+    async fn get(&self) -> kube::Result<(Option<Lease>, Option<Lease>)> {
+        let api = &self.process.api;
+        let lease = api.get_opt(&self.name).await?;
+        let anchor = match lease.as_ref().and_then(anchor_name) {
+            Some(anchor) if !lease.as_ref().is_some_and(|lease| self.is_holder(lease)) => {
+                api.get_opt(anchor).await?
+            }
+            _ => None,
+        };
+        Ok((lease, anchor))
+    }
+
+    fn is_holder(&self, lease: &Lease) -> bool {
+        let holder = lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_ref());
+        holder == Some(&self.process.identity)
     }
 
     /// Creates, acquires, renews, or releases the Lease.
@@ -158,10 +205,19 @@ impl Elector {
         let unused = || controller_lease::unused(self.controller, &self.process.namespace);
         let desired = self.writer.desired(&write, self.lease.as_ref(), unused, Timestamp::now());
         let written = match desired {
-            Some(lease) => self.send(&write, &lease).await,
+            Some(mut lease) => {
+                self.renewal.borrow().complete(&write, &mut lease, self.is_watching());
+                self.send(&write, &lease).await
+            }
             None => WriteResult::Rejected,
         };
+        let is_committed = matches!(written, WriteResult::Committed(_));
         self.machine.write_done(&write, started, now(), written);
+        if let Some(lease) =
+            self.lease.as_ref().filter(|_| is_committed && now() < self.machine.leads_until())
+        {
+            self.process.renewal.send_modify(|renewal| renewal.written(lease, started));
+        }
     }
 
     async fn send(&mut self, write: &Write, lease: &Lease) -> WriteResult {
@@ -251,6 +307,7 @@ impl Elector {
                 Some(LossReason::HolderChanged) => "the Lease has another holder",
                 None => "the Lease is being released",
             };
+            self.process.renewal.send_modify(|renewal| renewal.ended(&self.name));
             info!(controller, lease, identity, reason, "stopped leading");
         }
         self.process.metrics.leading(controller, leads);
@@ -259,9 +316,11 @@ impl Elector {
 }
 
 impl Drop for Elector {
-    /// Closes the fence, however the candidate ends.
+    /// Closes the fence, however the candidate ends. The Lease can expire then, even if an acquisition
+    /// was stored without a response.
     fn drop(&mut self) {
         self.fence.close();
+        self.process.renewal.send_modify(|renewal| renewal.ended(&self.name));
         if *self.leads.borrow() {
             self.report(false);
         }

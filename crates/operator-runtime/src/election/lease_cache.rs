@@ -1,5 +1,5 @@
-//! Cache of all Leases of a process, fed by one watch. It gives hints only: a candidate reads its
-//! Lease before it acts.
+//! Cache of all Leases of a process, fed by one watch. A candidate reads its Lease before it acquires
+//! it. The order of the events proves which Leases a renewal of the anchor renewed.
 
 use std::{collections::BTreeMap, pin::pin};
 
@@ -12,7 +12,7 @@ use kube::{
         watcher::{Config, Event, watcher},
     },
 };
-use lease::{LeaseRecord, record};
+use lease::{LeaseRecord, anchor_name, record_with_anchor};
 use operator_core::labels::MANAGED_SELECTOR;
 use tokio::sync::watch;
 use tracing::{debug, warn};
@@ -25,19 +25,27 @@ const WATCH_SECONDS: u32 = 55;
 pub(super) struct LeaseCache {
     /// Whether the watch is working, as far as is known.
     pub(super) is_live: bool,
-    leases: BTreeMap<String, LeaseRecord>,
+    leases: BTreeMap<String, Lease>,
 }
 
 impl LeaseCache {
-    pub(super) fn get(&self, name: &str) -> Option<&LeaseRecord> {
-        self.leases.get(name)
+    /// Returns the Leases as they were at one moment: the watch delivers changes in their order.
+    pub(super) fn leases(&self) -> &BTreeMap<String, Lease> {
+        &self.leases
+    }
+
+    /// Returns a Lease with what is known about its anchor.
+    pub(super) fn record(&self, name: &str) -> Option<LeaseRecord> {
+        let lease = self.leases.get(name)?;
+        Some(record_with_anchor(lease, anchor_name(lease).and_then(|anchor| self.leases.get(anchor))))
     }
 }
 
 /// Keeps the cache up to date. Never returns.
 pub(super) async fn run(api: Api<Lease>, cache: watch::Sender<LeaseCache>) {
     let config = Config::default().labels(MANAGED_SELECTOR).timeout(WATCH_SECONDS);
-    let mut events = pin!(watcher(api, config).default_backoff());
+    let mut events =
+        pin!(watcher(api, config).default_backoff().modify(|lease| lease.metadata.managed_fields = None));
     let mut listed = BTreeMap::new();
     while let Some(event) = events.next().await {
         match event {
@@ -47,11 +55,11 @@ pub(super) async fn run(api: Api<Lease>, cache: watch::Sender<LeaseCache>) {
     }
 }
 
-fn apply(cache: &watch::Sender<LeaseCache>, listed: &mut BTreeMap<String, LeaseRecord>, event: Event<Lease>) {
+fn apply(cache: &watch::Sender<LeaseCache>, listed: &mut BTreeMap<String, Lease>, event: Event<Lease>) {
     match event {
         Event::Init => listed.clear(),
         Event::InitApply(lease) => {
-            listed.insert(lease.name_any(), record(&lease));
+            listed.insert(lease.name_any(), lease);
         }
         Event::InitDone => {
             let leases = std::mem::take(listed);
@@ -59,7 +67,7 @@ fn apply(cache: &watch::Sender<LeaseCache>, listed: &mut BTreeMap<String, LeaseR
         }
         Event::Apply(lease) => cache.send_modify(|cache| {
             cache.is_live = true;
-            cache.leases.insert(lease.name_any(), record(&lease));
+            cache.leases.insert(lease.name_any(), lease);
         }),
         Event::Delete(lease) => cache.send_modify(|cache| {
             cache.is_live = true;

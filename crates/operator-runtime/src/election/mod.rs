@@ -5,6 +5,8 @@
 //! (one watch a process)                                                    |
 //!                               fence (checked before every write) <-------+---> Leadership (supervisor)
 //! ```
+//! A process renews one of the Leases that it holds. The others name it as their anchor, and are
+//! renewed with it: see [`SharedRenewal`].
 //!
 //! # Guarantees
 //! - At most one replica leads a controller at any instant. This holds if processes are killed,
@@ -35,6 +37,7 @@ use std::{
 use anyhow::{Context, Result};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{Api, Client};
+use lease::SharedRenewal;
 pub use lease::{MAX_LEASE_DURATION, Timing, TimingError};
 use operator_core::{
     fence::Fence,
@@ -57,7 +60,8 @@ const RELEASE: Duration = Duration::from_secs(1);
 /// Returns the RBAC rules in the namespace of the Leases. `leases` are the names that the manager
 /// may update.
 pub fn rules<'a>(leases: impl IntoIterator<Item = &'a str>) -> Vec<Rule> {
-    vec![rule::<Lease>(LIST | WATCH | CREATE), rule::<Lease>(GET | UPDATE).named(leases)]
+    // The anchor of a Lease can belong to another Deployment. `get` shows nothing that `list` does not.
+    vec![rule::<Lease>(GET | LIST | WATCH | CREATE), rule::<Lease>(UPDATE).named(leases)]
 }
 
 /// Leader elections of a process.
@@ -89,6 +93,7 @@ impl Election {
             identity: identity(instance),
             timing,
             leads: Arc::new(AtomicUsize::new(0)),
+            renewal: watch::Sender::new(SharedRenewal::default()),
             metrics,
         };
         Self { process, cache, _watch: AbortOnDropHandle::new(watch) }

@@ -85,7 +85,7 @@ impl World {
             match machine.next(now, Duration::ZERO, false) {
                 Step::Read => {
                     let found = if node.cut_from_api { Err(()) } else { Ok(Some(self.lease.clone())) };
-                    machine.read_done(now, found);
+                    machine.read_done(now, now, found);
                 }
                 Step::Write(write) => self.write_lease(index, &write),
                 Step::Wait(_) | Step::Done => return,
@@ -110,7 +110,8 @@ impl World {
         let free = matches!(write, Write::Release(_));
         let holder = if free { String::new() } else { format!("{}_{}_{epoch}", node.name, node.incarnation) };
         let version = self.writes.to_string();
-        self.lease = LeaseRecord { version: version.clone(), holder, duration: LEASE, free };
+        self.lease =
+            LeaseRecord { version: version.clone(), holder, duration: LEASE, free, ..LeaseRecord::default() };
         self.lease_written = now;
         let result = if is_lost { WriteResult::Unknown } else { WriteResult::Committed(version) };
         machine.write_done(write, now, now, result);
