@@ -3,26 +3,6 @@
 //! A process that holds several Leases renews one of them, the *anchor*. In the others, an annotation
 //! names the anchor and its term: the time at which the process acquired it. Each renewal of the
 //! anchor renews them as well.
-//!
-//! # Why at most one candidate leads
-//! A *member* is a Lease that names an anchor. For other candidates, it has expired when neither its
-//! own version nor that of its anchor has changed for a whole lease duration, and a read of both that
-//! began later finds the same versions. The anchor's version counts only while the anchor has the same
-//! holder and the same term.
-//!
-//! The holder extends its leadership of the member with a renewal of the anchor under two conditions:
-//! 1. One watch delivers both Leases in the order of their changes. When it delivered this renewal, the
-//!    member still had the version with the annotation. So nobody had acquired it before the renewal.
-//! 2. The holder still leads the member when it learns that.
-//!
-//! Take a candidate that acquires the member. Renewals of the anchor up to the version that it saw
-//! began before it began to wait, so leadership by them is over after the lease duration. A later
-//! renewal was stored after the candidate's read, when the holder no longer led. Condition 2 excludes
-//! it: the holder then has to renew the member itself, and that write conflicts with the acquisition.
-//!
-//! If the anchor has another holder, another term, or does not exist, it is over for good, and the
-//! member expires a lease duration after a candidate noticed that. It need not wait if the acquisition
-//! of the anchor says which version it replaced, and that is the one that the candidate has watched.
 
 use std::collections::BTreeMap;
 
@@ -101,8 +81,33 @@ struct Renewal {
     is_stale: bool,
 }
 
-/// Chooses the anchor of a process, and says which Leases its renewals renew. All candidates of the
-/// process share one value. The [module](self) explains the rules.
+/// One renewal for all Leases of a process: chooses the anchor, and says which Leases its renewals renew.
+/// All candidates of the process share one value.
+///
+/// The program completes each Lease that it writes with [`SharedRenewal::complete`], reports writes and
+/// ends of leadership, and passes [`SharedRenewal::renewal_of`] to
+/// [`Machine::renewed_with_anchor`](crate::Machine::renewed_with_anchor). It reads the Lease of another
+/// holder together with its anchor, for [`record_with_anchor`](crate::record_with_anchor).
+///
+/// # Why at most one candidate leads
+/// A *member* is a Lease that names an anchor. For other candidates, it has expired when neither its
+/// own version nor that of its anchor has changed for a whole lease duration, and a read of both that
+/// began later finds the same versions. The anchor's version counts only while the anchor has the same
+/// holder and the same term.
+///
+/// The holder extends its leadership of the member with a renewal of the anchor under two conditions:
+/// 1. One watch delivers both Leases in the order of their changes. When it delivered this renewal, the
+///    member still had the version with the annotation. So nobody had acquired it before the renewal.
+/// 2. The holder still leads the member when it learns that.
+///
+/// Take a candidate that acquires the member. Renewals of the anchor up to the version that it saw
+/// began before it began to wait, so leadership by them is over after the lease duration. A later
+/// renewal was stored after the candidate's read, when the holder no longer led. Condition 2 excludes
+/// it: the holder then has to renew the member itself, and that write conflicts with the acquisition.
+///
+/// If the anchor has another holder, another term, or does not exist, it is over for good, and the
+/// member expires a lease duration after a candidate noticed that. It need not wait if the acquisition
+/// of the anchor says which version it replaced, and that is the one that the candidate has watched.
 #[derive(Clone, Debug, Default)]
 pub struct SharedRenewal {
     last: Option<Renewal>,

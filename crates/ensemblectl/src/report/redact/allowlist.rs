@@ -16,12 +16,14 @@ const VARIABLES: [&str; 7] = [
 ];
 
 /// Annotations without private values.
-const ANNOTATIONS: [&str; 12] = [
+const ANNOTATIONS: [&str; 14] = [
     "cert-manager.io/inject-ca-from",
     "controller.kubernetes.io/pod-deletion-cost",
     "deployment.kubernetes.io/revision",
     "ensemble.example.com/released",
     "ensemble.example.com/reminded",
+    "ensemble.example.com/renewed-with",
+    "ensemble.example.com/replaced-version",
     "kubectl.kubernetes.io/default-container",
     "kubectl.kubernetes.io/restartedAt",
     "meta.helm.sh/release-name",
