@@ -71,6 +71,7 @@ mod runner;
 mod self_subject;
 pub mod status;
 pub mod template;
+pub mod watch_connection;
 pub mod write;
 pub mod writer;
 

@@ -53,7 +53,7 @@ impl Cluster {
         if options.real_nodes > 0 {
             real_nodes::apply_add_ons(&cluster).await?;
             options.progress.report(format!("nodes ready after {:.1} s", start.elapsed().as_secs_f64()));
-            real_nodes::wait_for_add_ons(&cluster).await?;
+            Box::pin(real_nodes::wait_for_add_ons(&cluster)).await?;
         }
         let elapsed = start.elapsed();
         cluster.record.start_milliseconds = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);

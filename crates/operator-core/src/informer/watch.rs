@@ -23,10 +23,8 @@ use crate::{
     error,
     kind::Kind,
     metrics::{Metrics, WatchRestart},
+    watch_connection::WATCH_SECONDS,
 };
-
-/// Duration of a watch request in seconds. A dead connection is detected earlier: see [`super::watch_client`].
-const WATCH_SECONDS: u32 = 290;
 
 /// Shortest and longest delay before a failed watch is retried.
 const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));

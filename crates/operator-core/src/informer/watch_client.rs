@@ -1,29 +1,16 @@
 //! The client of one watch.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
-use futures::{Stream, stream};
 use http::Request;
-use http_body::Frame;
-use http_body_util::{BodyExt, StreamBody};
 use kube::{Client, client::Body};
-use tokio::time::timeout;
 use tower::{BoxError, service_fn};
 
 use super::watch::WatchHandler;
-use crate::request_info::RequestInfo;
+use crate::{request_info::RequestInfo, watch_connection};
 
-/// Timeout until a response begins. The API server ends requests that are no watch after 60 s. Without a timeout,
-/// an API server that accepts connections and does not respond would leave the cache as it is forever.
-const TIMEOUT: Duration = Duration::from_secs(65);
-
-/// Time without anything from an open watch, after which its connection counts as dead. The API server sends a
-/// bookmark about once a minute.
-const SILENCE: Duration = Duration::from_secs(75);
-
-/// Returns a client like `client` that tells `handler` when a watch is requested and open, and that ends requests
-/// whose response does not begin. A response that is silent ends: a watch as if its time were over, and a list in the
-/// middle of an object, which is an error.
+/// Returns a client that detects dead connections, as [`watch_connection::watch_client`], and tells `handler` when a
+/// watch is requested and open.
 pub(super) fn watch_client(client: &Client, handler: Arc<dyn WatchHandler>) -> Client {
     let (client, namespace) = (client.clone(), client.default_namespace().to_owned());
     let service = service_fn(move |request: Request<Body>| {
@@ -31,26 +18,14 @@ pub(super) fn watch_client(client: &Client, handler: Arc<dyn WatchHandler>) -> C
         async move {
             handler.record_request();
             let is_watch = RequestInfo::of(&request).is_watch();
-            let response = timeout(TIMEOUT, client.send(request)).await;
-            let response = response
-                .map_err(|_| format!("the API server did not respond within {} s", TIMEOUT.as_secs()))??;
+            let response = watch_connection::send(&client, request).await?;
             if is_watch && response.status().is_success() {
                 handler.record_open();
             }
-            Ok::<_, BoxError>(response.map(until_silent))
+            Ok::<_, BoxError>(response)
         }
     });
     Client::new(service, namespace)
-}
-
-/// Returns a body that ends when nothing has come for a while.
-fn until_silent<B: http_body::Body + Unpin>(
-    body: B,
-) -> StreamBody<impl Stream<Item = Result<Frame<B::Data>, B::Error>>> {
-    StreamBody::new(stream::unfold(body, async |mut body| {
-        let frame = timeout(SILENCE, body.frame()).await.ok()??;
-        Some((frame, body))
-    }))
 }
 
 #[cfg(test)]
@@ -98,19 +73,6 @@ mod tests {
         let sent = client.send(Request::get(path).body(Body::empty()).unwrap()).await;
         let recorded = handler.0.lock().clone();
         (recorded, sent.err().map(|error| crate::error::chain(&error)).unwrap_or_default())
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn silent_watch_ends() {
-        let began = tokio::time::Instant::now();
-        let frames = stream::unfold(0, async |sent| {
-            let pause = if sent < 3 { SILENCE / 2 } else { Duration::MAX };
-            tokio::time::sleep(pause).await;
-            Some((Body::from(b"{}".to_vec()).frame().await?, sent + 1))
-        });
-        let body = until_silent(StreamBody::new(Box::pin(frames)));
-        assert_eq!(body.collect().await.unwrap().to_bytes(), "{}{}{}");
-        assert_eq!(began.elapsed(), SILENCE / 2 * 3 + SILENCE);
     }
 
     #[tokio::test(start_paused = true)]

@@ -34,8 +34,8 @@ use k8s_openapi::api::{
     admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration},
     core::v1::Secret,
 };
-use kube::{Api, core::PartialObjectMeta};
-use operator_core::Environment;
+use kube::{Api, Client, core::PartialObjectMeta};
+use operator_core::{Environment, watch_connection::watch_client};
 pub use rbac::{cluster_rules, rules};
 pub use store::contents::CHAIN;
 use tokio::task::{JoinError, JoinSet};
@@ -59,7 +59,7 @@ const AGENT: &str = "certificates";
 /// # Errors
 /// Returns an error if one of its tasks panicked, which is a bug. Restart the process then.
 pub async fn run(config: Config, environment: &Environment, identity: Identity) -> Result<(), JoinError> {
-    let client = environment.clients.named(AGENT);
+    let client = client(environment);
     let metrics = environment.metrics.clone();
     let secret = SharedSecret::new(client.clone(), &config.namespace, SECRET);
     let mode = match config.source {
@@ -93,6 +93,11 @@ pub async fn run(config: Config, environment: &Environment, identity: Identity) 
     Ok(())
 }
 
+/// Returns a client that can watch.
+fn client(environment: &Environment) -> Client {
+    watch_client(&environment.clients.named(AGENT))
+}
+
 fn endpoints(config: &Config) -> Endpoints {
     let service = ServiceName { namespace: config.namespace.clone(), name: WEBHOOK_SERVICE.to_owned() };
     Endpoints { service, hosts: config.hosts.iter().map(|host| host.0.clone()).collect() }
@@ -108,7 +113,7 @@ struct Injectors<'a> {
 impl Injectors<'_> {
     fn spawn<K: Target>(&self, name: String, tasks: &mut JoinSet<()>) {
         let injector = Injector::<K> {
-            api: K::api(self.environment.clients.named(AGENT), None),
+            api: K::api(client(self.environment), None),
             name,
             endpoints: self.endpoints.clone(),
             rotator: self.rotator.clone(),

@@ -15,17 +15,16 @@ use operator_core::{
     error::chain,
     kind::Kind,
     metrics::{Metrics, WatchRestart},
+    watch_connection::WATCH_SECONDS,
 };
 
 use super::outage_log::OutageLog;
 
-/// Duration of a watch request in seconds. A half-open connection is detected by then.
-const WATCH_SECONDS: u32 = 55;
 /// Backoff after a broken watch: minimum and maximum.
 const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
 
 /// Returns a stream of the object's states, with `None` while it does not exist. The stream never
-/// ends.
+/// ends. The client of `api` must detect dead connections.
 pub(super) fn watch_object<K: Kind>(
     api: Api<K>,
     name: &str,

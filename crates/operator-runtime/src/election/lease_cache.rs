@@ -13,12 +13,9 @@ use kube::{
     },
 };
 use lease::{LeaseRecord, anchor_name, record_with_anchor};
-use operator_core::labels::MANAGED_SELECTOR;
+use operator_core::{labels::MANAGED_SELECTOR, watch_connection::WATCH_SECONDS};
 use tokio::sync::watch;
 use tracing::{debug, warn};
-
-/// Duration of a watch request in seconds. A half-open connection is detected by then.
-const WATCH_SECONDS: u32 = 55;
 
 /// Leases as the watch last delivered them.
 #[derive(Clone, Default)]
@@ -41,7 +38,7 @@ impl LeaseCache {
     }
 }
 
-/// Keeps the cache up to date. Never returns.
+/// Keeps the cache up to date. Never returns. The client of `api` must detect dead connections.
 pub(super) async fn run(api: Api<Lease>, cache: watch::Sender<LeaseCache>) {
     let config = Config::default().labels(MANAGED_SELECTOR).timeout(WATCH_SECONDS);
     let mut events =

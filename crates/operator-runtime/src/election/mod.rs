@@ -43,6 +43,7 @@ use operator_core::{
     fence::Fence,
     metrics::Metrics,
     rbac::{CREATE, GET, LIST, Rule, UPDATE, WATCH, rule},
+    watch_connection::watch_client,
 };
 use tokio::{
     sync::{oneshot, watch},
@@ -84,9 +85,10 @@ impl Election {
         timing: Timing,
         metrics: Arc<dyn Metrics>,
     ) -> Self {
-        let api = Api::namespaced(client, namespace);
         let (sender, cache) = watch::channel(LeaseCache::default());
-        let watch = tokio::spawn(lease_cache::run(api.clone(), sender));
+        let watched = Api::namespaced(watch_client(&client), namespace);
+        let watch = tokio::spawn(lease_cache::run(watched, sender));
+        let api = Api::namespaced(client, namespace);
         let process = Process {
             api,
             namespace: namespace.to_owned(),
