@@ -90,7 +90,7 @@ mod machine;
 mod record;
 mod timing;
 
-pub use anchor::{Anchor, SharedRenewal, anchor_name, is_renewed_with};
-pub use machine::{LeaseRecord, LossReason, Machine, Moment, Step, Write, WriteResult};
+pub use anchor::{SharedRenewal, anchor_name, is_renewed_with};
+pub use machine::{Anchor, LeaseRecord, LossReason, Machine, Moment, Step, Write, WriteResult};
 pub use record::{Writer, record, record_with_anchor, unused};
 pub use timing::{MAX_LEASE_DURATION, Timing, TimingError};

@@ -9,7 +9,7 @@ use k8s_openapi::{
 };
 
 use crate::{
-    anchor::Anchor,
+    anchor::anchor_of,
     machine::{LeaseRecord, Write},
     timing::Timing,
 };
@@ -51,7 +51,7 @@ pub fn record_with_anchor(lease: &Lease, anchor: Option<&Lease>) -> LeaseRecord 
         free: is_unused || (is_marked && holder.is_empty()),
         holder,
         duration: Duration::from_secs(seconds),
-        anchor: Anchor::of(lease, anchor),
+        anchor: anchor_of(lease, anchor),
     }
 }
 

@@ -81,7 +81,7 @@ fn anchor_gets_a_new_term_when_a_member_ends() {
     let (mut shared, anchor, member) = pair();
     shared.ended("m");
     let renewed = written(&shared, &anchor, 6, "3");
-    assert_eq!(Anchor::of(&member, Some(&renewed)), Anchor::Over(Some("0a".into())));
+    assert_eq!(anchor_of(&member, Some(&renewed)), Anchor::Over(Some("0a".into())));
     shared.written(&renewed, Duration::from_secs(6));
     assert!(!shared.is_anchor_of(&member, "identity"));
     let again = written(&shared, &renewed, 11, "4");
@@ -102,19 +102,19 @@ fn next_renewal_makes_a_new_anchor_when_the_anchor_ends() {
 #[test]
 fn anchor_is_over_when_it_has_another_holder_or_is_missing() {
     let (shared, anchor, member) = pair();
-    assert_eq!(Anchor::of(&member, Some(&anchor)), Anchor::Held("1".into()));
-    assert_eq!(Anchor::of(&member, None), Anchor::Over(None));
+    assert_eq!(anchor_of(&member, Some(&anchor)), Anchor::Held("1".into()));
+    assert_eq!(anchor_of(&member, None), Anchor::Over(None));
     let write = Write::Acquire("1".into());
     let other = Writer::new("other", Timing::default());
     let mut taken = other.desired(&write, Some(&anchor), || unreachable!(), time(30)).unwrap();
     SharedRenewal::default().complete(&write, &mut taken, true);
-    let over = Anchor::of(&member, Some(&with_version(taken, "3")));
+    let over = anchor_of(&member, Some(&with_version(taken, "3")));
     assert_eq!(over, Anchor::Over(Some("1".into())));
     assert!(Anchor::Held("1".into()).is_unchanged_in(&over), "nothing was renewed in between");
     assert!(!Anchor::Held("0".into()).is_unchanged_in(&over), "version 1 was a renewal");
     assert!(!Anchor::Held("1".into()).is_unchanged_in(&Anchor::Over(None)));
     let released = shared_release(&shared, &member);
-    assert_eq!(Anchor::of(&released, Some(&anchor)), Anchor::None);
+    assert_eq!(anchor_of(&released, Some(&anchor)), Anchor::None);
 }
 
 fn shared_release(shared: &SharedRenewal, lease: &Lease) -> Lease {

@@ -19,10 +19,7 @@
 
 use std::time::Duration;
 
-use crate::{
-    anchor::Anchor,
-    timing::{MAX_LEASE_DURATION, Timing},
-};
+use crate::timing::{MAX_LEASE_DURATION, Timing};
 
 /// Time on a monotonic clock of the process, since any start.
 ///
@@ -44,6 +41,31 @@ pub struct LeaseRecord {
     pub free: bool,
     /// What is known about the anchor, if another Lease is renewed in place of this one.
     pub anchor: Anchor,
+}
+
+/// What a candidate knows about the anchor of a Lease.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Anchor {
+    /// The Lease names none, or has no holder.
+    #[default]
+    None,
+    /// The anchor has the holder of the Lease, and the term that the Lease names. Contains its resource
+    /// version.
+    Held(String),
+    /// The anchor has another holder or another term, or does not exist. Contains the resource version
+    /// that its acquisition replaced, if that is known.
+    Over(Option<String>),
+}
+
+impl Anchor {
+    /// Returns whether no renewal of the anchor can have happened between `self` and the later state.
+    pub(crate) fn is_unchanged_in(&self, later: &Self) -> bool {
+        match (self, later) {
+            (Self::Held(seen), Self::Over(Some(replaced))) => seen == replaced,
+            (Self::Over(_), Self::Over(_)) => true,
+            _ => self == later,
+        }
+    }
 }
 
 /// Next step of a candidate, which the program performs.

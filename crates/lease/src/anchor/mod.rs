@@ -11,48 +11,23 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 
-use crate::machine::{Moment, Write};
+use crate::machine::{Anchor, Moment, Write};
 
 /// Annotation of a member: name of the anchor, a slash, and the time at which its holder acquired it.
 const RENEWED_WITH: &str = "ensemble.example.com/renewed-with";
 /// Annotation of a Lease that a candidate acquired: the resource version that the acquisition replaced.
 const REPLACED: &str = "ensemble.example.com/replaced-version";
 
-/// What a candidate knows about the anchor of a Lease.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Anchor {
-    /// The Lease names none, or has no holder.
-    #[default]
-    None,
-    /// The anchor has the holder of the Lease, and the term that the Lease names. Contains its resource
-    /// version.
-    Held(String),
-    /// The anchor has another holder or another term, or does not exist. Contains the resource version
-    /// that its acquisition replaced, if that is known.
-    Over(Option<String>),
-}
-
-impl Anchor {
-    /// Returns the anchor of a Lease. `named` is the Lease that [`anchor_name`] names.
-    pub(crate) fn of(lease: &Lease, named: Option<&Lease>) -> Self {
-        let Some((_, term)) = renewed_with(lease).filter(|_| holder(lease).is_some()) else {
-            return Self::None;
-        };
-        let Some(named) = named else { return Self::Over(None) };
-        if holder(named) == holder(lease) && self::term(named).as_deref() == Some(term) {
-            Self::Held(named.metadata.resource_version.clone().unwrap_or_default())
-        } else {
-            Self::Over(annotation(named, REPLACED).map(str::to_owned))
-        }
-    }
-
-    /// Returns whether no renewal of the anchor can have happened between `self` and the later state.
-    pub(crate) fn is_unchanged_in(&self, later: &Self) -> bool {
-        match (self, later) {
-            (Self::Held(seen), Self::Over(Some(replaced))) => seen == replaced,
-            (Self::Over(_), Self::Over(_)) => true,
-            _ => self == later,
-        }
+/// Returns the anchor of a Lease. `named` is the Lease that [`anchor_name`] names.
+pub(crate) fn anchor_of(lease: &Lease, named: Option<&Lease>) -> Anchor {
+    let Some((_, named_term)) = renewed_with(lease).filter(|_| holder(lease).is_some()) else {
+        return Anchor::None;
+    };
+    let Some(named) = named else { return Anchor::Over(None) };
+    if holder(named) == holder(lease) && term(named).as_deref() == Some(named_term) {
+        Anchor::Held(named.metadata.resource_version.clone().unwrap_or_default())
+    } else {
+        Anchor::Over(annotation(named, REPLACED).map(str::to_owned))
     }
 }
 
@@ -66,7 +41,7 @@ pub fn anchor_name(lease: &Lease) -> Option<&str> {
 
 /// Returns whether the holder of a Lease renews it with this anchor.
 pub fn is_renewed_with(lease: &Lease, anchor: &Lease) -> bool {
-    matches!(Anchor::of(lease, Some(anchor)), Anchor::Held(_))
+    matches!(anchor_of(lease, Some(anchor)), Anchor::Held(_))
         && anchor_name(lease) == anchor.metadata.name.as_deref()
 }
 
