@@ -99,7 +99,9 @@ pub async fn record(worker: &Worker, workload: &Workload) -> Result<Recording> {
     tokio::time::sleep(BASELINE_IDLE).await;
     let history = test_cluster.observer.history(token);
     let all = worker.proxy.rules().writes(token);
-    let restless: Vec<_> = all.iter().skip(writes.len()).map(|write| write.key.clone()).collect();
+    // Events are sent one after the other in the background, so on a busy machine they come late.
+    let restless = all.iter().skip(writes.len()).map(|write| &write.key).filter(|key| !key.is_event());
+    let restless: Vec<_> = restless.collect();
     ensure!(
         restless.is_empty(),
         "the idle manager writes {restless:?}; its log:\n{}",
