@@ -70,15 +70,18 @@ async fn prepare(worker: &Worker, workload: &Workload, token: Token, patience: D
     Ok(())
 }
 
-/// Waits until a run had no changes for some time.
+/// Waits until a run had no changes, and no write without a response, for some time.
 async fn until_idle(worker: &Worker, token: Token, time: Duration) -> Result<()> {
-    let count = || (worker.test_cluster.observer.count(token), worker.proxy.rules().writes(token).len());
+    let state = || {
+        let rules = worker.proxy.rules();
+        (worker.test_cluster.observer.count(token), rules.writes(token).len(), rules.pending(token))
+    };
     let began = Instant::now();
-    let (mut last, mut since) = (count(), Instant::now());
-    while since.elapsed() < time {
+    let (mut last, mut since) = (state(), Instant::now());
+    while last.2 > 0 || since.elapsed() < time {
         ensure!(began.elapsed() < worker.test_cluster.patience, "the run does not become idle");
         tokio::time::sleep(POLL).await;
-        let now = count();
+        let now = state();
         if now != last {
             (last, since) = (now, Instant::now());
         }
@@ -99,9 +102,7 @@ pub async fn record(worker: &Worker, workload: &Workload) -> Result<Recording> {
     tokio::time::sleep(BASELINE_IDLE).await;
     let history = test_cluster.observer.history(token);
     let all = worker.proxy.rules().writes(token);
-    // Events are sent one after the other in the background, so on a busy machine they come late.
-    let restless = all.iter().skip(writes.len()).map(|write| &write.key).filter(|key| !key.is_event());
-    let restless: Vec<_> = restless.collect();
+    let restless: Vec<_> = all.iter().skip(writes.len()).map(|write| write.key.clone()).collect();
     ensure!(
         restless.is_empty(),
         "the idle manager writes {restless:?}; its log:\n{}",

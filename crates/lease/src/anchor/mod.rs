@@ -13,6 +13,8 @@ use k8s_openapi::{
 
 use crate::machine::{Anchor, Moment, Write};
 
+/// Maximum length of a Lease's name. A request for a longer one fails each time.
+const MAX_NAME: usize = 253;
 /// Annotation of a member: name of the anchor, a slash, and the time at which its holder acquired it.
 const RENEWED_WITH: &str = "ensemble.example.com/renewed-with";
 /// Annotation of a Lease that a candidate acquired: the resource version that the acquisition replaced.
@@ -23,11 +25,11 @@ pub(crate) fn anchor_of(lease: &Lease, named: Option<&Lease>) -> Anchor {
     let Some((_, named_term)) = renewed_with(lease).filter(|_| holder(lease).is_some()) else {
         return Anchor::None;
     };
-    let Some(named) = named else { return Anchor::Over(None) };
+    let Some(named) = named else { return Anchor::Ended(None) };
     if holder(named) == holder(lease) && term(named).as_deref() == Some(named_term) {
         Anchor::Held(named.metadata.resource_version.clone().unwrap_or_default())
     } else {
-        Anchor::Over(annotation(named, REPLACED).map(str::to_owned))
+        Anchor::Ended(annotation(named, REPLACED).map(str::to_owned))
     }
 }
 
@@ -80,7 +82,7 @@ struct Renewal {
 /// renewal was stored after the candidate's read, when the holder no longer led. Condition 2 excludes
 /// it: the holder then has to renew the member itself, and that write conflicts with the acquisition.
 ///
-/// If the anchor has another holder, another term, or does not exist, it is over for good, and the
+/// If the anchor has another holder, another term, or does not exist, it has ended for good, and the
 /// member expires a lease duration after a candidate noticed that. It need not wait if the acquisition
 /// of the anchor says which version it replaced, and that is the one that the candidate has watched.
 #[derive(Clone, Debug, Default)]
@@ -113,30 +115,38 @@ impl SharedRenewal {
         }
     }
 
-    /// Notes that a Lease by which this process leads was written. It becomes the anchor if there is
-    /// none. `started` is the time immediately before the request was sent.
-    pub fn written(&mut self, lease: &Lease, started: Moment) {
+    /// Records that a Lease by which this process leads was written. It becomes the anchor if there is
+    /// none. `started` is the time immediately before the request was sent. Returns whether it is the
+    /// anchor, so that other Leases may be renewed.
+    pub fn record_write(&mut self, lease: &Lease, started: Moment) -> bool {
         let ObjectMeta { name: Some(name), resource_version: Some(version), .. } = &lease.metadata else {
-            return;
+            return false;
         };
         let is_other = self.last.as_ref().is_some_and(|last| last.lease != *name);
-        let Some(term) = term(lease).filter(|_| !is_other && renewed_with(lease).is_none()) else { return };
+        let Some(term) = term(lease).filter(|_| !is_other && renewed_with(lease).is_none()) else {
+            return false;
+        };
         let is_stale = self.last.as_ref().is_some_and(|last| last.is_stale && last.term == term);
         self.last = Some(Renewal { lease: name.clone(), term, version: version.clone(), started, is_stale });
+        true
     }
 
-    /// Notes that this process no longer leads by a Lease. If it was the anchor, there is none now.
-    /// Otherwise the anchor gets a new term, so that the Lease can expire.
-    pub fn ended(&mut self, lease: &str) {
+    /// Records that this process no longer leads by a Lease. If it was the anchor, there is none now.
+    /// Otherwise the anchor gets a new term, so that the Lease can expire. Returns whether the anchor
+    /// changed.
+    pub fn record_end(&mut self, lease: &str) -> bool {
         match &mut self.last {
-            Some(last) if last.lease == lease => self.last = None,
-            Some(last) => last.is_stale = true,
-            None => {}
+            Some(last) if last.lease == lease => {
+                self.last = None;
+                true
+            }
+            Some(last) => !std::mem::replace(&mut last.is_stale, true),
+            None => false,
         }
     }
 
     /// Returns whether renewals of the anchor can renew this Lease, which `identity` last read or wrote.
-    pub fn is_anchor_of(&self, lease: &Lease, identity: &str) -> bool {
+    pub fn covers(&self, lease: &Lease, identity: &str) -> bool {
         let named = renewed_with(lease);
         holder(lease) == Some(identity)
             && self.last.as_ref().is_some_and(|last| named == Some((&last.lease, &last.term)))
@@ -153,11 +163,11 @@ impl SharedRenewal {
         identity: &str,
         watched: &BTreeMap<String, Lease>,
     ) -> Option<Moment> {
-        let last = self.last.as_ref().filter(|_| self.is_anchor_of(lease, identity))?;
+        let last = self.last.as_ref().filter(|_| self.covers(lease, identity))?;
         let version = |name: &str| watched.get(name)?.metadata.resource_version.as_deref();
         let own = lease.metadata.name.as_deref().and_then(version);
-        let is_ordered = version(&last.lease) == Some(&last.version);
-        (is_ordered && own.is_some() && own == lease.metadata.resource_version.as_deref())
+        let is_delivered = version(&last.lease) == Some(&last.version);
+        (is_delivered && own.is_some() && own == lease.metadata.resource_version.as_deref())
             .then_some(last.started)
     }
 }
@@ -171,8 +181,9 @@ fn begin_term(lease: &mut Lease) {
 
 fn renewed_with(lease: &Lease) -> Option<(&str, &str)> {
     let (name, term) = annotation(lease, RENEWED_WITH)?.split_once('/')?;
-    let is_name = name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
-    (is_name && !name.is_empty() && lease.metadata.name.as_deref() != Some(name)).then_some((name, term))
+    let is_name = (1..=MAX_NAME).contains(&name.len())
+        && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
+    (is_name && lease.metadata.name.as_deref() != Some(name)).then_some((name, term))
 }
 
 fn annotation<'a>(lease: &'a Lease, key: &str) -> Option<&'a str> {

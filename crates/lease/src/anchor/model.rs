@@ -244,7 +244,7 @@ impl Model {
         let Process { identity, candidates, shared, watched, is_live, .. } = &mut self.processes[process];
         let candidate = &mut candidates[lease];
         if let Some(known) = &candidate.lease {
-            candidate.machine.expect_anchor(*is_live && shared.is_anchor_of(known, identity));
+            candidate.machine.expect_anchor(*is_live && shared.covers(known, identity));
             if let Some(started) = shared.renewal_of(known, identity, &self.history[*watched]) {
                 let version = known.metadata.resource_version.as_ref().unwrap();
                 let before = candidate.machine.leads_until();
@@ -255,7 +255,7 @@ impl Model {
         candidate.machine.expire(now);
         let leads = now < candidate.machine.leads_until();
         if candidate.leads && !leads {
-            shared.ended(LEASES[lease]);
+            shared.record_end(LEASES[lease]);
         }
         candidate.leads = leads;
     }
@@ -352,7 +352,7 @@ impl Model {
                 self.terms += usize::from(!led && leads);
                 if let Some(stored) = stored {
                     if leads {
-                        shared.written(&stored, sent.started);
+                        shared.record_write(&stored, sent.started);
                     }
                     candidate.lease = Some(stored);
                 }
@@ -371,7 +371,7 @@ impl Model {
     fn begin_again(&mut self, process: usize, lease: usize) {
         let now = self.clock(process);
         let Process { identity, candidates, shared, .. } = &mut self.processes[process];
-        shared.ended(LEASES[lease]);
+        shared.record_end(LEASES[lease]);
         let before = std::mem::replace(&mut candidates[lease], Candidate::new(identity, now));
         self.late.extend(before.request.map(|request| (lease, request)));
     }

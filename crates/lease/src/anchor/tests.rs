@@ -37,9 +37,9 @@ fn free(name: &str) -> Lease {
 fn pair() -> (SharedRenewal, Lease, Lease) {
     let mut shared = SharedRenewal::default();
     let anchor = written(&shared, &free("a"), 1, "1");
-    shared.written(&anchor, Duration::from_secs(1));
+    shared.record_write(&anchor, Duration::from_secs(1));
     let member = written(&shared, &free("m"), 2, "2");
-    shared.written(&member, Duration::from_secs(2));
+    shared.record_write(&member, Duration::from_secs(2));
     (shared, anchor, member)
 }
 
@@ -52,15 +52,15 @@ fn first_lease_becomes_anchor_and_others_name_it() {
     let (shared, anchor, member) = pair();
     assert_eq!((anchor_name(&anchor), anchor_name(&member)), (None, Some("a")));
     assert!(is_renewed_with(&member, &anchor));
-    assert!(shared.is_anchor_of(&member, "identity") && !shared.is_anchor_of(&anchor, "identity"));
-    assert!(!shared.is_anchor_of(&member, "other"), "a Lease with another holder is not renewed");
+    assert!(shared.covers(&member, "identity") && !shared.covers(&anchor, "identity"));
+    assert!(!shared.covers(&member, "other"), "a Lease with another holder is not renewed");
 }
 
 #[test]
 fn renewal_of_anchor_counts_when_the_watch_shows_both_versions() {
     let (mut shared, anchor, member) = pair();
     let renewed = written(&shared, &anchor, 6, "3");
-    shared.written(&renewed, Duration::from_secs(6));
+    shared.record_write(&renewed, Duration::from_secs(6));
     let renewal = |leases: [&Lease; 2]| shared.renewal_of(&member, "identity", &watched(leases));
     assert_eq!(renewal([&anchor, &member]), None, "the watch has not delivered the renewal");
     assert_eq!(renewal([&renewed, &with_version(member.clone(), "4")]), None, "the member has changed");
@@ -79,11 +79,11 @@ fn candidate_without_watch_renews_its_lease_itself() {
 #[test]
 fn anchor_gets_a_new_term_when_a_member_ends() {
     let (mut shared, anchor, member) = pair();
-    shared.ended("m");
+    assert!(shared.record_end("m") && !shared.record_end("m"), "one new term is enough");
     let renewed = written(&shared, &anchor, 6, "3");
-    assert_eq!(anchor_of(&member, Some(&renewed)), Anchor::Over(Some("0a".into())));
-    shared.written(&renewed, Duration::from_secs(6));
-    assert!(!shared.is_anchor_of(&member, "identity"));
+    assert_eq!(anchor_of(&member, Some(&renewed)), Anchor::Ended(Some("0a".into())));
+    shared.record_write(&renewed, Duration::from_secs(6));
+    assert!(!shared.covers(&member, "identity"));
     let again = written(&shared, &renewed, 11, "4");
     assert_eq!(term(&again), term(&renewed), "one new term is enough");
     assert!(is_renewed_with(&written(&shared, &member, 12, "5"), &again));
@@ -92,27 +92,27 @@ fn anchor_gets_a_new_term_when_a_member_ends() {
 #[test]
 fn next_renewal_makes_a_new_anchor_when_the_anchor_ends() {
     let (mut shared, _, member) = pair();
-    shared.ended("a");
+    shared.record_end("a");
     let renewed = written(&shared, &member, 7, "3");
     assert_eq!(anchor_name(&renewed), None);
-    shared.written(&renewed, Duration::from_secs(7));
+    shared.record_write(&renewed, Duration::from_secs(7));
     assert_eq!(anchor_name(&written(&shared, &free("b"), 8, "4")), Some("m"));
 }
 
 #[test]
-fn anchor_is_over_when_it_has_another_holder_or_is_missing() {
+fn anchor_has_ended_when_it_has_another_holder_or_is_missing() {
     let (shared, anchor, member) = pair();
     assert_eq!(anchor_of(&member, Some(&anchor)), Anchor::Held("1".into()));
-    assert_eq!(anchor_of(&member, None), Anchor::Over(None));
+    assert_eq!(anchor_of(&member, None), Anchor::Ended(None));
     let write = Write::Acquire("1".into());
     let other = Writer::new("other", Timing::default());
     let mut taken = other.desired(&write, Some(&anchor), || unreachable!(), time(30)).unwrap();
     SharedRenewal::default().complete(&write, &mut taken, true);
-    let over = anchor_of(&member, Some(&with_version(taken, "3")));
-    assert_eq!(over, Anchor::Over(Some("1".into())));
-    assert!(Anchor::Held("1".into()).is_unchanged_in(&over), "nothing was renewed in between");
-    assert!(!Anchor::Held("0".into()).is_unchanged_in(&over), "version 1 was a renewal");
-    assert!(!Anchor::Held("1".into()).is_unchanged_in(&Anchor::Over(None)));
+    let ended = anchor_of(&member, Some(&with_version(taken, "3")));
+    assert_eq!(ended, Anchor::Ended(Some("1".into())));
+    assert!(Anchor::Held("1".into()).is_unchanged_in(&ended), "nothing was renewed in between");
+    assert!(!Anchor::Held("0".into()).is_unchanged_in(&ended), "version 1 was a renewal");
+    assert!(!Anchor::Held("1".into()).is_unchanged_in(&Anchor::Ended(None)));
     let released = shared_release(&shared, &member);
     assert_eq!(anchor_of(&released, Some(&anchor)), Anchor::None);
 }
@@ -126,9 +126,11 @@ fn shared_release(shared: &SharedRenewal, lease: &Lease) -> Lease {
 #[test]
 fn annotation_that_names_no_other_lease_is_ignored() {
     let (_, anchor, member) = pair();
-    for value in ["", "a", "/1970-01-01T00:00:01Z", "../a/1970-01-01T00:00:01Z", "m/1970-01-01T00:00:01Z"] {
+    let too_long = "a".repeat(MAX_NAME + 1);
+    for name in ["", "../a", "m", &too_long] {
+        let value = format!("{name}/1970-01-01T00:00:01Z");
         let mut lease = member.clone();
-        lease.metadata.annotations.get_or_insert_default().insert(RENEWED_WITH.into(), value.into());
+        lease.metadata.annotations.get_or_insert_default().insert(RENEWED_WITH.into(), value.clone());
         assert_eq!(anchor_name(&lease), None, "{value}");
         assert!(!is_renewed_with(&lease, &anchor), "{value}");
     }

@@ -54,15 +54,15 @@ pub enum Anchor {
     Held(String),
     /// The anchor has another holder or another term, or does not exist. Contains the resource version
     /// that its acquisition replaced, if that is known.
-    Over(Option<String>),
+    Ended(Option<String>),
 }
 
 impl Anchor {
     /// Returns whether no renewal of the anchor can have happened between `self` and the later state.
     pub(crate) fn is_unchanged_in(&self, later: &Self) -> bool {
         match (self, later) {
-            (Self::Held(seen), Self::Over(Some(replaced))) => seen == replaced,
-            (Self::Over(_), Self::Over(_)) => true,
+            (Self::Held(seen), Self::Ended(Some(replaced))) => seen == replaced,
+            (Self::Ended(_), Self::Ended(_)) => true,
             _ => self == later,
         }
     }
@@ -270,7 +270,7 @@ impl Machine {
     }
 
     /// Says whether renewals of another Lease, the anchor, are expected to renew this one:
-    /// [`SharedRenewal::is_anchor_of`](crate::SharedRenewal::is_anchor_of). If they do not, the leader
+    /// [`SharedRenewal::covers`](crate::SharedRenewal::covers). If they do not, the leader
     /// renews it itself before the renew deadline.
     pub fn expect_anchor(&mut self, has_anchor: bool) {
         self.has_anchor = has_anchor;

@@ -14,7 +14,7 @@ use super::{
     Informer, Scope,
     raw::RawObject,
     watch::{Watch, WatchHandler},
-    watch_client::watch_client,
+    watch_client::client_with_handler,
 };
 use crate::{
     kind::Kind,
@@ -143,7 +143,7 @@ impl Informers {
         let informer = Informer::<K>::new(&watched_namespaces, selection);
         for watched_namespace in watched_namespaces {
             let handler: Arc<dyn WatchHandler> = Arc::new(informer.clone());
-            let client = watch_client(&self.shared.client, handler.clone());
+            let client = client_with_handler(&self.shared.client, handler.clone());
             let api = RawObject::api::<K>(client, watched_namespace.as_deref());
             let watch = Watch {
                 handler,

@@ -11,7 +11,7 @@ use crate::{request_info::RequestInfo, watch_connection};
 
 /// Returns a client that detects dead connections, as [`watch_connection::watch_client`], and tells `handler` when a
 /// watch is requested and open.
-pub(super) fn watch_client(client: &Client, handler: Arc<dyn WatchHandler>) -> Client {
+pub(super) fn client_with_handler(client: &Client, handler: Arc<dyn WatchHandler>) -> Client {
     let (client, namespace) = (client.clone(), client.default_namespace().to_owned());
     let service = service_fn(move |request: Request<Body>| {
         let (client, handler) = (client.clone(), handler.clone());
@@ -69,7 +69,7 @@ mod tests {
             }
         });
         let handler = Arc::<Recorder>::default();
-        let client = watch_client(&Client::new(api_server, "default"), handler.clone());
+        let client = client_with_handler(&Client::new(api_server, "default"), handler.clone());
         let sent = client.send(Request::get(path).body(Body::empty()).unwrap()).await;
         let recorded = handler.0.lock().clone();
         (recorded, sent.err().map(|error| crate::error::chain(&error)).unwrap_or_default())

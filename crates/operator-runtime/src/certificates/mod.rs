@@ -93,7 +93,7 @@ pub async fn run(config: Config, environment: &Environment, identity: Identity) 
     Ok(())
 }
 
-/// Returns a client that can watch.
+/// Returns a client whose watches end when their connection is dead.
 fn client(environment: &Environment) -> Client {
     watch_client(&environment.clients.named(AGENT))
 }

@@ -155,7 +155,7 @@ impl Elector {
         let Some(lease) = &self.lease else { return };
         let (cache, identity) = (self.cache.borrow(), &self.process.identity);
         let renewal = self.renewal.borrow_and_update();
-        self.machine.expect_anchor(cache.is_live && renewal.is_anchor_of(lease, identity));
+        self.machine.expect_anchor(cache.is_live && renewal.covers(lease, identity));
         let started = renewal.renewal_of(lease, identity, cache.leases());
         if let (Some(started), Some(version)) = (started, &lease.metadata.resource_version) {
             self.machine.renewed_with_anchor(version, started, now());
@@ -184,14 +184,12 @@ impl Elector {
     /// Returns the Lease, and its anchor if another process holds it.
     async fn get(&self) -> kube::Result<(Option<Lease>, Option<Lease>)> {
         let api = &self.process.api;
-        let lease = api.get_opt(&self.name).await?;
-        let anchor = match lease.as_ref().and_then(anchor_name) {
-            Some(anchor) if !lease.as_ref().is_some_and(|lease| self.is_holder(lease)) => {
-                api.get_opt(anchor).await?
-            }
+        let Some(lease) = api.get_opt(&self.name).await? else { return Ok((None, None)) };
+        let anchor = match anchor_name(&lease) {
+            Some(anchor) if !self.is_holder(&lease) => api.get_opt(anchor).await?,
             _ => None,
         };
-        Ok((lease, anchor))
+        Ok((Some(lease), anchor))
     }
 
     fn is_holder(&self, lease: &Lease) -> bool {
@@ -216,7 +214,7 @@ impl Elector {
         if let Some(lease) =
             self.lease.as_ref().filter(|_| is_committed && now() < self.machine.leads_until())
         {
-            self.process.renewal.send_modify(|renewal| renewal.written(lease, started));
+            self.process.renewal.send_if_modified(|renewal| renewal.record_write(lease, started));
         }
     }
 
@@ -307,11 +305,15 @@ impl Elector {
                 Some(LossReason::HolderChanged) => "the Lease has another holder",
                 None => "the Lease is being released",
             };
-            self.process.renewal.send_modify(|renewal| renewal.ended(&self.name));
+            self.end_renewal();
             info!(controller, lease, identity, reason, "stopped leading");
         }
         self.process.metrics.leading(controller, leads);
         self.leads.send_replace(leads);
+    }
+
+    fn end_renewal(&self) {
+        self.process.renewal.send_if_modified(|renewal| renewal.record_end(&self.name));
     }
 }
 
@@ -320,9 +322,10 @@ impl Drop for Elector {
     /// was stored without a response.
     fn drop(&mut self) {
         self.fence.close();
-        self.process.renewal.send_modify(|renewal| renewal.ended(&self.name));
         if *self.leads.borrow() {
             self.report(false);
+        } else {
+            self.end_renewal();
         }
     }
 }

@@ -123,12 +123,7 @@ impl Key {
     pub fn depends_on_time(&self) -> bool {
         let is_record = self.verb == "patch" && self.resource == "persistentvolumeclaims";
         let is_lease = self.resource.starts_with("leases");
-        is_lease || is_record || self.resource.ends_with("/status") || self.is_event()
-    }
-
-    /// Returns whether the write is an Event.
-    pub(crate) fn is_event(&self) -> bool {
-        self.resource.starts_with("events")
+        is_lease || is_record || self.resource.ends_with("/status") || self.resource.starts_with("events")
     }
 }
 

@@ -21,6 +21,7 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 
 use super::{Control, Shared, frames::status, request_info::RequestInfo, watch_relay::WatchRelay};
+use crate::token::Token;
 
 pub(super) type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
 
@@ -93,6 +94,7 @@ async fn handle(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Answe
     let body = body.collect().await.map_err(|_| ConnectionClosed)?.to_bytes();
     let info =
         RequestInfo::read(&parts.method, parts.uri.path(), parts.uri.query().unwrap_or_default(), &body);
+    let _pending = Pending::of(&shared, info.as_ref());
     let request = BufferedRequest { parts, body, info };
     shared.clone().until_connected().await?;
     let fault = request.info.as_ref().and_then(|info| shared.rules.lock().fault_for_request(info));
@@ -108,6 +110,26 @@ async fn handle(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Answe
         return shared.watch(request).await;
     }
     shared.forward(&request).await
+}
+
+/// A write of a run that has no response yet.
+struct Pending {
+    shared: Arc<Shared>,
+    token: Token,
+}
+
+impl Pending {
+    fn of(shared: &Arc<Shared>, info: Option<&RequestInfo>) -> Option<Self> {
+        let token = info.filter(|info| info.is_write())?.token()?;
+        shared.rules.lock().record_pending(token, true);
+        Some(Self { shared: shared.clone(), token })
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        self.shared.rules.lock().record_pending(self.token, false);
+    }
 }
 
 impl Shared {

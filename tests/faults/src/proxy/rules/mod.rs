@@ -123,6 +123,8 @@ pub struct Rules {
     requests: Vec<RequestRule>,
     frames: Vec<FrameRule>,
     written: HashMap<(Token, Key), usize>,
+    /// Number of writes of each run that have no response yet.
+    pending: HashMap<Token, usize>,
     frame_counts: HashMap<FrameRecord, usize>,
     /// The last known resource version of each object.
     versions: HashMap<(String, String, String), String>,
@@ -213,6 +215,20 @@ impl Rules {
             of_run.map(|((_, resource, event), count)| (resource.clone(), event.clone(), *count)).collect();
         frame_counts.sort();
         frame_counts
+    }
+
+    /// Records that a write began or ended.
+    pub fn record_pending(&mut self, token: Token, has_begun: bool) {
+        let count = self.pending.entry(token).or_default();
+        *count = if has_begun { *count + 1 } else { count.saturating_sub(1) };
+        if *count == 0 {
+            self.pending.remove(&token);
+        }
+    }
+
+    /// Returns the number of writes of a run that have no response yet.
+    pub fn pending(&self, token: Token) -> usize {
+        self.pending.get(&token).copied().unwrap_or_default()
     }
 
     /// Returns the last known resource version of the object of a request.
