@@ -1,6 +1,6 @@
 //! Requests with the credential of a user, or as the user of a client certificate.
 
-use std::{net::IpAddr, sync::Arc, time::Duration};
+use std::{error::Error, net::IpAddr, sync::Arc, time::Duration};
 
 use axum::body::{Body, HttpBody};
 use http::{
@@ -26,6 +26,9 @@ use crate::{accept::accepts_json, authentication::Authentication, request::forwa
 /// Timeout of the first byte of a response to a request that is not a stream. The API server has one of
 /// 60 s.
 const FIRST_BYTE_TIMEOUT: Duration = Duration::from_secs(65);
+
+/// Most attempts to send a request that the API server does not process.
+const MAX_ATTEMPTS: usize = 8;
 
 /// Sends requests of users.
 ///
@@ -205,20 +208,48 @@ pub(super) fn uri(pool: &Pool, target: PathAndQuery) -> Uri {
     Uri::from_parts(parts).unwrap_or_default()
 }
 
-/// Sends a request on a connection of the pool. If the connection ends before the request is sent, another
-/// connection is used.
+/// Sends a request on a connection of the pool. If the connection ends before the API server has processed the
+/// request, it is sent on another one. A request with a body is not, once it was sent.
+///
+/// After a request with a credential that it does not accept, the API server ends the connection, which other
+/// users share.
 pub(super) async fn send(pool: &Pool, mut request: Request<Body>) -> Result<Response<Body>, UpstreamError> {
+    let mut attempts = 0;
     loop {
+        attempts += 1;
+        let copy = copy(&request).filter(|_| attempts < MAX_ATTEMPTS);
         let stream = pool.stream().await?;
         let mut sender = stream.sender();
         match sender.try_send_request(request).await {
             Ok(response) => return Ok(streamed(response, stream)),
-            Err(mut error) => match error.take_message() {
-                Some(unsent) => request = unsent,
-                None => return Err(error.into_error().into()),
-            },
+            Err(mut error) => {
+                let unsent = error.take_message();
+                let error = error.into_error();
+                request = unsent.or_else(|| copy.filter(|_| is_unprocessed(&error))).ok_or(error)?;
+            }
         }
     }
+}
+
+/// Returns a copy of a request that has no body.
+fn copy(request: &Request<Body>) -> Option<Request<Body>> {
+    let is_empty = request.body().is_end_stream();
+    is_empty.then(|| {
+        let mut copy = Request::new(Body::empty());
+        copy.method_mut().clone_from(request.method());
+        copy.uri_mut().clone_from(request.uri());
+        copy.headers_mut().clone_from(request.headers());
+        copy
+    })
+}
+
+/// Returns whether the API server ended the connection without having processed the request: HTTP/2 says so in
+/// the GOAWAY frame.
+fn is_unprocessed(error: &hyper::Error) -> bool {
+    let cause = error.source().and_then(|source| source.downcast_ref::<h2::Error>());
+    cause.is_some_and(|cause| {
+        cause.is_go_away() && cause.is_remote() && cause.reason() == Some(h2::Reason::NO_ERROR)
+    })
 }
 
 /// Keeps the place on the connection until the end of the response.

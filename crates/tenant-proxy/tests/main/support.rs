@@ -275,7 +275,7 @@ impl Owner<'_> {
     }
 }
 
-async fn send(client: &Client, request: Request<kube::client::Body>) -> Response<Vec<u8>> {
+pub(crate) async fn send(client: &Client, request: Request<kube::client::Body>) -> Response<Vec<u8>> {
     let (parts, body) = client.send(request).await.unwrap().into_parts();
     Response::from_parts(parts, body.collect().await.unwrap().to_bytes().to_vec())
 }

@@ -9,11 +9,7 @@ use crate::support::{DEVICES, PATIENCE, TENANT, TestEnv, Webhooks, tutorial};
 
 #[tokio::test]
 async fn validates_and_labels_tenants() {
-    let (env, webhooks) = (TestEnv::complete().await, Webhooks::new());
-    let manager = env.start_with_webhooks("manager", webhooks, &[]);
-    manager.until_readyz(200, "ok").await;
-    env.configure(webhooks).await;
-    env.until_tenants_reviewed().await;
+    let (env, manager) = TestEnv::with_webhooks().await;
 
     // RE2 supports quotations, so the schema accepts them. The manager's patterns do not.
     let quoted = json!({ "containerRegistries": { "allowedRegex": "\\Qa.b\\E" } });
@@ -108,10 +104,7 @@ async fn cluster_recovers_without_manager() {
 
 #[tokio::test]
 async fn stopping_manager_answers_remaining_reviews() {
-    let (env, webhooks) = (TestEnv::complete().await, Webhooks::new());
-    let manager = env.start_with_webhooks("manager", webhooks, &[]);
-    env.configure(webhooks).await;
-    env.until_tenants_reviewed().await;
+    let (env, manager) = TestEnv::with_webhooks().await;
     let ended = manager.stop();
     let reviews = async {
         // The API server calls the webhook for another moment, for less than a second.

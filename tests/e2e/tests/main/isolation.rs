@@ -3,7 +3,7 @@
 use cluster::wait::eventually;
 use serde_json::{Value, json};
 
-use crate::support::{Manager, PATIENCE, TENANT, TestEnv, Webhooks};
+use crate::support::{PATIENCE, TENANT, TestEnv, webhooks_env};
 
 const GROUP: &str = "--as-group=projectcapsule.dev";
 
@@ -31,16 +31,6 @@ impl Owner<'_> {
         }
         unexpected
     }
-}
-
-/// Starts a cluster with a manager and its webhooks.
-pub(crate) async fn environment() -> (TestEnv, Manager) {
-    let (env, webhooks) = (TestEnv::complete().await, Webhooks::new());
-    let manager = env.start_with_webhooks("manager", webhooks, &[]);
-    manager.until_readyz(200, "ok").await;
-    env.configure(webhooks).await;
-    env.until_tenants_reviewed().await;
-    (env, manager)
 }
 
 /// Creates a Tenant, and the namespace `<tenant>-dev` as its owner.
@@ -150,9 +140,9 @@ const ALLOWED: &[&str] = &[
 
 #[tokio::test]
 async fn owner_has_full_rights_only_within_the_tenant() {
-    let (env, manager) = environment().await;
-    let alice = create_tenant(&env, "oil", "alice", spec()).await;
-    create_tenant(&env, "gas", "bob", spec()).await;
+    let env = webhooks_env().await;
+    let alice = create_tenant(env, "oil", "alice", spec()).await;
+    create_tenant(env, "gas", "bob", spec()).await;
     let is_denied = |result: &Result<String, String>| {
         result.as_ref().is_err_and(|error| error.contains("orbidden") || error.contains("denied"))
     };
@@ -211,5 +201,4 @@ async fn owner_has_full_rights_only_within_the_tenant() {
     .await
     .unwrap();
     assert_eq!(env.names(&["pods", "--namespace=oil-dev"]).await.len(), 2);
-    manager.stop().await;
 }

@@ -18,11 +18,7 @@ const CONCURRENCY: usize = 4;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn concurrent_namespaces_stay_within_shared_quota() {
-    let (env, webhooks) = (TestEnv::complete().await, Webhooks::new());
-    let manager = env.start_with_webhooks("manager", webhooks, &[]);
-    manager.until_readyz(200, "ok").await;
-    env.configure(webhooks).await;
-    env.until_tenants_reviewed().await;
+    let (env, manager) = TestEnv::with_webhooks().await;
     let quotas = json!({ "scope": "Tenant", "items": [{ "hard": { "pods": LIMIT.to_string() } }] });
     env.create(&TENANT, "", "oil", json!({ "resourceQuotas": quotas })).await;
     for namespace in NAMESPACES {

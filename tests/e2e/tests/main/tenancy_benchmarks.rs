@@ -10,11 +10,11 @@ use kube::{Api, api::PostParams};
 use serde_json::{Value, json};
 
 use crate::{
-    isolation::{Owner, create_tenant, environment},
-    support::{PATIENCE, TestEnv},
+    isolation::{Owner, create_tenant},
+    support::{PATIENCE, TestEnv, webhooks_env},
 };
 
-const INSIDE: &str = "oil-dev";
+const INSIDE: &str = "wind-dev";
 
 /// Number of benchmarks.
 const BENCHMARKS: usize = 23;
@@ -172,7 +172,7 @@ fn objects() -> Vec<Benchmark> {
     let policy = json!({ "podSelector": {} });
     let port = |kind: &str| json!({ "type": kind, "ports": [{ "port": 80 }] });
     let quota =
-        "patch resourcequota capsule-oil-0 --type=merge --patch={\"spec\":{\"hard\":{\"pods\":\"99\"}}}";
+        "patch resourcequota capsule-wind-0 --type=merge --patch={\"spec\":{\"hard\":{\"pods\":\"99\"}}}";
     vec![
         (
             "Allow self-service management of Network Policies",
@@ -212,11 +212,11 @@ fn objects() -> Vec<Benchmark> {
         ),
         (
             "Block network access across tenant namespaces",
-            vec![(line("delete networkpolicy capsule-oil-0"), MANAGED)],
+            vec![(line("delete networkpolicy capsule-wind-0"), MANAGED)],
         ),
         (
             "Block modification of resource quotas",
-            vec![(line(quota), NO_RIGHT), (line("delete resourcequota capsule-oil-0"), NO_RIGHT)],
+            vec![(line(quota), NO_RIGHT), (line("delete resourcequota capsule-wind-0"), NO_RIGHT)],
         ),
     ]
 }
@@ -277,19 +277,19 @@ async fn resources(env: &TestEnv, namespaced: bool) -> Vec<(String, String)> {
 
 #[tokio::test]
 async fn multi_tenancy_benchmarks_pass() {
-    let (env, manager) = environment().await;
+    let env = webhooks_env().await;
     for object in
         [storage_class("deleting", "Delete"), storage_class("retaining", "Retain"), existing_volume()]
     {
         env.store(object).await;
     }
-    let alice = create_tenant(&env, "oil", "alice", spec()).await;
-    create_tenant(&env, "gas", "bob", spec()).await;
+    let dora = create_tenant(env, "wind", "dora", spec()).await;
+    create_tenant(env, "solar", "emil", spec()).await;
     let mut passed = Vec::new();
     for (title, requests) in objects().into_iter().chain(pods()) {
         for (request, expected) in requests {
             eventually(&format!("{title}: {request}: {expected:?}"), PATIENCE, async || {
-                let tried = alice.try_request(&request).await;
+                let tried = dora.try_request(&request).await;
                 Ok(match (expected, tried) {
                     (Allowed, Ok(_)) => Ok(()),
                     (Denied(text), Err(error)) if error.contains(text) => Ok(()),
@@ -303,13 +303,13 @@ async fn multi_tenancy_benchmarks_pass() {
     }
 
     // Owners create and change their namespaces; admission restricts them to their own.
-    let mut cluster_scoped = resources(&env, false).await;
+    let mut cluster_scoped = resources(env, false).await;
     cluster_scoped.retain(|(group, plural)| (group.as_str(), plural.as_str()) != ("", "namespaces"));
-    let rights = alice.rights(&env, None, &cluster_scoped).await;
+    let rights = dora.rights(env, None, &cluster_scoped).await;
     assert_eq!(rights, [""; 0], "cluster resources");
     passed.push("Block access to cluster resources");
-    let namespaced = resources(&env, true).await;
-    let rights = alice.rights(&env, Some("gas-dev"), &namespaced).await;
+    let namespaced = resources(env, true).await;
+    let rights = dora.rights(env, Some("solar-dev"), &namespaced).await;
     assert_eq!(rights, [""; 0], "resources of another Tenant");
     passed.push("Block access to other tenant resources");
 
@@ -320,7 +320,7 @@ async fn multi_tenancy_benchmarks_pass() {
         assert!(!children.is_empty(), "{kind}");
         for name in children {
             let line = format!("delete {kind} {name} --namespace={INSIDE} --dry-run=server");
-            let refused = alice.run(&line).await.unwrap_err();
+            let refused = dora.run(&line).await.unwrap_err();
             assert!(
                 refused.contains("is managed by the Tenant controller") || refused.contains("cannot"),
                 "{refused}"
@@ -329,7 +329,7 @@ async fn multi_tenancy_benchmarks_pass() {
     }
     passed.push("Block access to multitenant resources");
 
-    let quota = env.read(&["get", "resourcequota", "capsule-oil-0", "--namespace", INSIDE]).await;
+    let quota = env.read(&["get", "resourcequota", "capsule-wind-0", "--namespace", INSIDE]).await;
     let hard = quota["spec"]["hard"].as_object().unwrap();
     for (title, resources) in [
         (
@@ -359,5 +359,4 @@ async fn multi_tenancy_benchmarks_pass() {
     println!("{} benchmarks pass:\n{}", passed.len(), passed.join("\n"));
     assert_eq!(passed.len(), BENCHMARKS);
     env.assert_no_forbidden_requests();
-    manager.stop().await;
 }

@@ -3,10 +3,9 @@
 use cluster::wait::eventually;
 use serde_json::{Value, json};
 
-use crate::support::{Manager, PATIENCE, TENANT, TestEnv, Webhooks};
+use crate::support::{PATIENCE, TENANT, TestEnv, Webhooks, webhooks_env};
 
 const NAMESPACE: &str = "oil-wells";
-const INSIDE: &str = "--namespace=oil-wells";
 
 fn storage_class(name: &str, tier: &str) -> Value {
     json!({
@@ -39,14 +38,14 @@ fn claim(namespace: &str, metadata: Value, class: Option<&str>) -> Value {
     claim
 }
 
-fn ingress(metadata: Value, class: Option<&str>) -> Value {
+fn ingress(namespace: &str, metadata: Value, class: Option<&str>) -> Value {
     let backend = json!({ "service": { "name": "web", "port": { "number": 80 } } });
     let mut ingress = json!({
         "apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": metadata,
         "spec": { "defaultBackend": backend },
     });
     ingress["metadata"]["name"] = "web".into();
-    ingress["metadata"]["namespace"] = NAMESPACE.into();
+    ingress["metadata"]["namespace"] = namespace.into();
     if let Some(class) = class {
         ingress["spec"]["ingressClassName"] = class.into();
     }
@@ -63,17 +62,11 @@ impl TestEnv {
     }
 }
 
-/// Starts a manager with webhooks, and creates the Tenant oil with one namespace.
-async fn start(spec: Value) -> (TestEnv, Manager) {
-    let (env, webhooks) = (TestEnv::complete().await, Webhooks::new());
-    let manager = env.start_with_webhooks("manager", webhooks, &[]);
-    manager.until_readyz(200, "ok").await;
-    env.configure(webhooks).await;
-    env.until_tenants_reviewed().await;
-    env.create(&TENANT, "", "oil", spec).await;
-    env.join("oil", NAMESPACE).await;
-    env.until_tenant_ready("oil", 1).await;
-    (env, manager)
+/// Creates a Tenant with one namespace.
+async fn create_tenant(env: &TestEnv, tenant: &str, namespace: &str, spec: Value) {
+    env.create(&TENANT, "", tenant, spec).await;
+    env.join(tenant, namespace).await;
+    env.until_tenant_ready(tenant, 1).await;
 }
 
 #[tokio::test]
@@ -81,11 +74,14 @@ async fn claims_get_only_allowed_storage_classes() {
     let classes = json!({
         "allowed": ["slow", "absent-by-name"], "allowedRegex": "^fa", "matchLabels": { "tier": "oil" }, "default": "slow",
     });
-    let (env, manager) = start(json!({ "storageClasses": classes })).await;
+    // Its own cluster: the status lists all StorageClasses.
+    let (env, manager) = TestEnv::with_webhooks().await;
+    create_tenant(&env, "oil", NAMESPACE, json!({ "storageClasses": classes })).await;
     for (name, tier) in [("slow", "gas"), ("fast", "gas"), ("special", "oil"), ("gold", "gas")] {
         env.store(storage_class(name, tier)).await;
     }
     env.until_classes(&["fast", "slow", "special"]).await;
+    let inside = format!("--namespace={NAMESPACE}");
 
     let filled = env.dry_run(claim(NAMESPACE, json!({}), None)).await.unwrap();
     assert_eq!(filled["spec"]["storageClassName"], "slow");
@@ -135,12 +131,12 @@ async fn claims_get_only_allowed_storage_classes() {
     }))
     .await;
     eventually("an Event of the StatefulSet", PATIENCE, async || {
-        let events = env.kubectl(&["get", "events", INSIDE, "--output=json"]).await?;
+        let events = env.kubectl(&["get", "events", &inside, "--output=json"]).await?;
         Ok(events.contains("is not allowed by Tenant oil; allowed StorageClasses"))
     })
     .await
     .unwrap();
-    assert_eq!(env.names(&["persistentvolumeclaims", INSIDE]).await, [""; 0]);
+    assert_eq!(env.names(&["persistentvolumeclaims", &inside]).await, [""; 0]);
 
     // The status follows the existing classes and the Tenant's selectors.
     env.kubectl(&["delete", "storageclass", "fast"]).await.unwrap();
@@ -163,7 +159,11 @@ async fn claims_get_only_allowed_storage_classes() {
 #[tokio::test]
 async fn ingresses_get_only_allowed_classes() {
     let allowed = json!({ "allowed": ["nginx"] });
-    let (env, manager) = start(json!({ "ingressOptions": { "allowedClasses": allowed } })).await;
+    let (env, tenant, namespace) = (webhooks_env().await, "ingresses", "ingresses-dev");
+    let spec = json!({ "ingressOptions": { "allowedClasses": allowed } });
+    create_tenant(env, tenant, namespace, spec).await;
+    let inside = format!("--namespace={namespace}");
+    let ingress = |metadata, class| ingress(namespace, metadata, class);
     env.store(ingress_class("nginx", false)).await;
     env.store(ingress_class("other", false)).await;
     let old_way = |class: &str| json!({ "annotations": { "kubernetes.io/ingress.class": class } });
@@ -174,7 +174,7 @@ async fn ingresses_get_only_allowed_classes() {
         (
             json!({}),
             None,
-            "spec.ingressClassName: Tenant oil requires a class; allowed IngressClasses: nginx",
+            "spec.ingressClassName: Tenant ingresses requires a class; allowed IngressClasses: nginx",
         ),
         (json!({}), Some("other"), "spec.ingressClassName: IngressClass \"other\" is not allowed"),
         (
@@ -197,7 +197,7 @@ async fn ingresses_get_only_allowed_classes() {
     env.store(ingress(json!({}), Some("nginx"))).await;
     let patch = async |patch: Value| {
         let patch = patch.to_string();
-        let answer = env.kubectl(&["patch", "ingress", "web", INSIDE, "--type=merge", "-p", &patch]).await;
+        let answer = env.kubectl(&["patch", "ingress", "web", &inside, "--type=merge", "-p", &patch]).await;
         answer.map_err(|error| format!("{error:#}"))
     };
     let refused = patch(json!({ "spec": { "ingressClassName": "other" } })).await.unwrap_err();
@@ -205,11 +205,11 @@ async fn ingresses_get_only_allowed_classes() {
     env.change(
         &TENANT,
         "",
-        "oil",
+        tenant,
         json!({ "ingressOptions": { "allowedClasses": { "allowed": ["other"] } } }),
     )
     .await;
-    env.until_ready(&TENANT, "", "oil").await;
+    env.until_ready(&TENANT, "", tenant).await;
     eventually("the new list to take effect", PATIENCE, async || {
         Ok(env
             .dry_run(ingress(json!({ "labels": { "a": "b" } }), Some("nginx")))
@@ -224,9 +224,9 @@ async fn ingresses_get_only_allowed_classes() {
     // The Tenant's default applies to Ingresses without a class, even if the cluster has a
     // default class.
     env.store(ingress_class("of-the-cluster", true)).await;
-    env.kubectl(&["delete", "ingress", "web", INSIDE]).await.unwrap();
+    env.kubectl(&["delete", "ingress", "web", &inside]).await.unwrap();
     let with_default = json!({ "ingressOptions": { "allowedClasses": { "default": "nginx" } } });
-    env.change(&TENANT, "", "oil", with_default).await;
+    env.change(&TENANT, "", tenant, with_default).await;
     eventually("the default to be filled in", PATIENCE, async || {
         let filled = env.dry_run(ingress(json!({}), None)).await;
         Ok(match filled {
@@ -237,7 +237,6 @@ async fn ingresses_get_only_allowed_classes() {
     .await
     .unwrap();
     env.assert_no_forbidden_requests();
-    manager.stop().await;
 }
 
 /// The manager reads this Tenant live because its cache cannot contain it.
@@ -270,7 +269,7 @@ async fn unreadable_tenant_allows_no_class() {
     manager.until_readyz(200, "ok").await;
     env.configure(webhooks).await;
     env.until_tenants_reviewed().await;
-    for object in [claim(NAMESPACE, json!({}), Some("gold")), ingress(json!({}), Some("nginx"))] {
+    for object in [claim(NAMESPACE, json!({}), Some("gold")), ingress(NAMESPACE, json!({}), Some("nginx"))] {
         let refused = env.dry_run(object).await.unwrap_err();
         assert!(refused.contains("cannot read Tenant odd: it does not match the schema"), "{refused}");
     }
@@ -282,22 +281,25 @@ async fn unreadable_tenant_allows_no_class() {
 #[tokio::test]
 async fn services_and_endpoint_slices_get_metadata_of_tenant() {
     let metadata = json!({ "labels": { "team": "oil" }, "annotations": { "example.com/cost": "7" } });
-    let (env, manager) = start(json!({ "serviceOptions": { "additionalMetadata": metadata } })).await;
+    let (env, namespace) = (webhooks_env().await, "services-dev");
+    let spec = json!({ "serviceOptions": { "additionalMetadata": metadata } });
+    create_tenant(env, "services", namespace, spec).await;
+    let inside = format!("--namespace={namespace}");
     let service = json!({
         "apiVersion": "v1", "kind": "Service",
-        "metadata": { "name": "web", "namespace": NAMESPACE, "labels": { "team": "mine", "app": "web" } },
+        "metadata": { "name": "web", "namespace": namespace, "labels": { "team": "mine", "app": "web" } },
         "spec": { "selector": { "app": "web" }, "ports": [{ "port": 80 }] },
     });
     env.store(service).await;
-    let read = async || env.read(&["get", "service", "web", INSIDE]).await["metadata"].clone();
+    let read = async || env.read(&["get", "service", "web", &inside]).await["metadata"].clone();
     let there = read().await;
     assert_eq!(there["labels"], json!({ "team": "oil", "app": "web" }));
     assert_eq!(there["annotations"]["example.com/cost"], "7");
-    env.kubectl(&["label", "service", "web", INSIDE, "team-", "color=blue"]).await.unwrap();
+    env.kubectl(&["label", "service", "web", &inside, "team-", "color=blue"]).await.unwrap();
     assert_eq!(read().await["labels"], json!({ "team": "oil", "app": "web", "color": "blue" }));
     // Kubernetes copies the labels to the EndpointSlice.
     eventually("the EndpointSlice to have the label, too", PATIENCE, async || {
-        let slices = env.read(&["get", "endpointslices", INSIDE]).await;
+        let slices = env.read(&["get", "endpointslices", &inside]).await;
         let metadata = &slices["items"][0]["metadata"];
         Ok(metadata["labels"]["team"] == "oil")
     })
@@ -305,15 +307,14 @@ async fn services_and_endpoint_slices_get_metadata_of_tenant() {
     .unwrap();
     let slice = json!({
         "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
-        "metadata": { "name": "by-hand", "namespace": NAMESPACE }, "addressType": "IPv4",
+        "metadata": { "name": "by-hand", "namespace": namespace }, "addressType": "IPv4",
         "endpoints": [{ "addresses": ["10.10.1.1"] }], "ports": [{ "name": "web", "port": 80 }],
     });
     env.store(slice).await;
-    env.kubectl(&["label", "endpointslice", "by-hand", INSIDE, "team=mine", "--overwrite"]).await.unwrap();
-    let there = env.read(&["get", "endpointslice", "by-hand", INSIDE]).await["metadata"].clone();
+    env.kubectl(&["label", "endpointslice", "by-hand", &inside, "team=mine", "--overwrite"]).await.unwrap();
+    let there = env.read(&["get", "endpointslice", "by-hand", &inside]).await["metadata"].clone();
     assert_eq!(
         (&there["labels"]["team"], &there["annotations"]["example.com/cost"]),
         (&"oil".into(), &"7".into())
     );
-    manager.stop().await;
 }

@@ -3,7 +3,7 @@
 use cluster::wait::eventually;
 use serde_json::{Value, json};
 
-use crate::support::{Manager, PATIENCE, TENANT, TestEnv, Webhooks, sample};
+use crate::support::{Manager, PATIENCE, TENANT, TestEnv, sample, webhooks_env};
 
 /// Returns the resource in a version, as an argument of kubectl.
 fn tenants(version: &str) -> String {
@@ -11,20 +11,20 @@ fn tenants(version: &str) -> String {
 }
 
 async fn start() -> (TestEnv, Manager) {
-    let (env, webhooks) = (TestEnv::complete().await, Webhooks::new());
-    let manager = env.start_with_webhooks("manager", webhooks, &[]);
-    manager.until_readyz(200, "ok").await;
-    env.configure(webhooks).await;
-    env.until_tenants_reviewed().await;
-    eventually("the API server to convert", PATIENCE, async || {
-        Ok(env.kubectl(&["get", &tenants("v1alpha1")]).await.is_ok())
-    })
-    .await
-    .unwrap();
+    let (env, manager) = TestEnv::with_webhooks().await;
+    env.until_converting().await;
     (env, manager)
 }
 
 impl TestEnv {
+    async fn until_converting(&self) {
+        eventually("the API server to convert", PATIENCE, async || {
+            Ok(self.kubectl(&["get", &tenants("v1alpha1")]).await.is_ok())
+        })
+        .await
+        .unwrap();
+    }
+
     async fn in_version(&self, version: &str, name: &str) -> Value {
         self.read(&["get", &tenants(version), name]).await
     }
@@ -192,7 +192,8 @@ async fn walk_through_works_with_newest_manifest() {
 
 #[tokio::test]
 async fn older_versions_are_validated_like_the_newest() {
-    let (env, manager) = start().await;
+    let env = webhooks_env().await;
+    env.until_converting().await;
     let create = async |version: &str, name: &str, spec: Value| {
         let tenant = json!({
             "apiVersion": format!("capsule.clastix.io/{version}"), "kind": "Tenant",
@@ -204,10 +205,10 @@ async fn older_versions_are_validated_like_the_newest() {
         created.map_err(|error| format!("{error:#}"))
     };
     // The form of the first releases.
-    let first = json!({ "owner": "alice", "namespaceQuota": 3, "ingressClasses": ["nginx"], "storageClasses": ["fast"] });
-    create("v1alpha1", "oil", first.clone()).await.unwrap();
-    assert_eq!(env.in_version("v1alpha1", "oil").await["spec"], first);
-    let newest = env.until_ready(&TENANT, "", "oil").await;
+    let first = json!({ "owner": "gerda", "namespaceQuota": 3, "ingressClasses": ["nginx"], "storageClasses": ["fast"] });
+    create("v1alpha1", "aged", first.clone()).await.unwrap();
+    assert_eq!(env.in_version("v1alpha1", "aged").await["spec"], first);
+    let newest = env.until_ready(&TENANT, "", "aged").await;
     assert_eq!(newest.data["spec"]["storageClasses"], json!({ "allowed": ["fast"] }));
     let columns = env.table(&[&tenants("v1alpha1")]).await;
     assert_eq!(
@@ -218,7 +219,7 @@ async fn older_versions_are_validated_like_the_newest() {
     for (version, spec, expected) in [
         ("v1alpha1", json!({ "namespaceQuota": 3 }), "spec.owner: Required value"),
         ("v1alpha1", json!({ "owner": "alice", "namespaceQuota": 0 }), "spec.namespaceQuota"),
-        ("v1alpha1", json!({ "owner": { "kind": "Robot", "name": "r2" } }), "cannot convert Tenant gas"),
+        ("v1alpha1", json!({ "owner": { "kind": "Robot", "name": "r2" } }), "cannot convert Tenant wrong"),
         (
             "v1alpha1",
             json!({ "owner": "alice", "ingressClasses": { "allowedRegex": "(" } }),
@@ -232,8 +233,7 @@ async fn older_versions_are_validated_like_the_newest() {
             "system:serviceaccount:",
         ),
     ] {
-        let refused = create(version, "gas", spec).await.unwrap_err();
+        let refused = create(version, "wrong", spec).await.unwrap_err();
         assert!(refused.contains(expected), "{refused} does not contain {expected}");
     }
-    manager.stop().await;
 }

@@ -4,33 +4,32 @@ use kube::core::DynamicObject;
 use serde_json::{Value, json};
 
 use crate::support::{
-    Forwarder, GLOBAL_TENANT_RESOURCE, Manager, NAMESPACE, TENANT, TENANT_RESOURCE, TestEnv, Webhooks,
-    example, path,
+    Forwarder, GLOBAL_TENANT_RESOURCE, NAMESPACE, TENANT, TENANT_RESOURCE, TestEnv, example, path,
+    webhooks_env,
 };
 
-const MEMBER: &str = "oil-dev";
-const OWNER: &str = "--as=alice";
-const ACCOUNT: &str = "--as=system:serviceaccount:oil-dev:replicator";
+const MEMBER: &str = "copies-dev";
+const OWNER: &str = "--as=clara";
+const ACCOUNT: &str = "--as=system:serviceaccount:copies-dev:replicator";
 
-/// Starts a manager, and creates the Tenant oil with a namespace, in which alice and the account of
-/// replications may do everything.
-async fn setup() -> (TestEnv, Manager) {
-    let (env, webhooks) = (TestEnv::complete().await, Webhooks::new());
-    let manager = env.start_with_webhooks("manager", webhooks, &[]);
-    manager.until_readyz(200, "ok").await;
-    env.configure(webhooks).await;
-    env.until_tenants_reviewed().await;
-    env.create(&TENANT, "", "oil", json!({})).await;
-    env.join("oil", MEMBER).await;
-    env.until_tenant_ready("oil", 1).await;
+async fn create_tenant(env: &TestEnv, tenant: &str, namespace: &str) {
+    env.create(&TENANT, "", tenant, json!({})).await;
+    env.join(tenant, namespace).await;
+    env.until_tenant_ready(tenant, 1).await;
+}
+
+/// Creates the Tenant copies with a namespace, in which clara and the account of replications may do
+/// everything.
+async fn setup(env: &TestEnv) {
+    create_tenant(env, "copies", MEMBER).await;
     env.kubectl(&["create", "serviceaccount", "replicator", "--namespace", MEMBER]).await.unwrap();
-    for subject in ["--user=alice", "--serviceaccount=oil-dev:replicator"] {
-        let name = if subject.contains("alice") { "alice" } else { "replicator" };
+    for (name, subject) in
+        [("clara", "--user=clara"), ("replicator", "--serviceaccount=copies-dev:replicator")]
+    {
         env.kubectl(&["create", "clusterrolebinding", name, "--clusterrole=cluster-admin", subject])
             .await
             .unwrap();
     }
-    (env, manager)
 }
 
 /// Runs kubectl and returns the error, or an empty string.
@@ -44,12 +43,13 @@ fn spec(item: Value) -> Value {
 
 #[tokio::test]
 async fn only_the_account_changes_created_objects() {
-    let (env, _manager) = setup().await;
+    let env = webhooks_env().await;
+    setup(env).await;
     let map = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "x" } });
     env.create(&TENANT_RESOURCE, MEMBER, "r", spec(map)).await;
     env.until_ready(&TENANT_RESOURCE, MEMBER, "r").await;
     let role = json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": { "name": "oil-role" },
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": { "name": "copies-role" },
     });
     let mut global = spec(role);
     global["serviceAccount"]["namespace"] = MEMBER.into();
@@ -61,18 +61,22 @@ async fn only_the_account_changes_created_objects() {
     let unlabel = ["label", "configmap", "x", "projectcapsule.dev/created-by-"];
     let delete = ["delete", "configmap", "x"];
     for args in [annotate("a=b").as_slice(), &unlabel, &delete] {
-        let denied = error(&env, &[args, &[&within, OWNER]].concat()).await;
-        assert!(denied.contains("managed by a tenant capsule replication oil-dev/r"), "{args:?}: {denied}");
+        let denied = error(env, &[args, &[&within, OWNER]].concat()).await;
+        assert!(
+            denied.contains("managed by a tenant capsule replication copies-dev/r"),
+            "{args:?}: {denied}"
+        );
     }
-    for args in
-        [["annotate", "clusterrole", "oil-role", "a=b"].as_slice(), &["delete", "clusterrole", "oil-role"]]
-    {
-        let denied = error(&env, &[args, &[OWNER]].concat()).await;
+    for args in [
+        ["annotate", "clusterrole", "copies-role", "a=b"].as_slice(),
+        &["delete", "clusterrole", "copies-role"],
+    ] {
+        let denied = error(env, &[args, &[OWNER]].concat()).await;
         assert!(denied.contains("managed by a global capsule replication g"), "{args:?}: {denied}");
     }
-    assert_eq!(error(&env, &[&annotate("a=c")[..], &[&within, ACCOUNT]].concat()).await, "");
+    assert_eq!(error(env, &[&annotate("a=c")[..], &[&within, ACCOUNT]].concat()).await, "");
     // The test itself is an administrator.
-    assert_eq!(error(&env, &[&annotate("a=d")[..], &[&within]].concat()).await, "");
+    assert_eq!(error(env, &[&annotate("a=d")[..], &[&within]].concat()).await, "");
 
     // Neither the garbage collector nor the deletion of the namespace waits.
     env.kubectl(&["delete", "globaltenantresource", "g"]).await.unwrap();
@@ -81,13 +85,15 @@ async fn only_the_account_changes_created_objects() {
 
 #[tokio::test]
 async fn templates_are_compiled_at_admission() {
-    let (env, _manager) = setup().await;
+    let env = webhooks_env().await;
+    let namespace = "templates-dev";
+    create_tenant(env, "templates", namespace).await;
     let manifest = |template: &str| {
         let spec =
             json!({ "resources": [{ "generators": [{ "template": "a: 1" }, { "template": template }] }] });
         json!({
             "apiVersion": TENANT_RESOURCE.api_version(), "kind": "TenantResource",
-            "metadata": { "name": "r", "namespace": MEMBER }, "spec": spec,
+            "metadata": { "name": "r", "namespace": namespace }, "spec": spec,
         })
     };
     for (template, text) in
@@ -115,7 +121,8 @@ async fn until_failed(env: &TestEnv, text: &str) {
 
 #[tokio::test]
 async fn requests_of_accounts_go_to_the_endpoint_of_the_configuration() {
-    let (env, _manager) = setup().await;
+    let (env, _manager) = TestEnv::with_webhooks().await;
+    setup(&env).await;
     let impersonate = async |settings: Value| {
         let patch = json!({ "spec": { "impersonation": settings } }).to_string();
         let args = ["patch", "capsuleconfiguration", "default", "--type=merge", "--patch", &patch];

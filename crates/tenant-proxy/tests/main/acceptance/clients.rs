@@ -19,8 +19,9 @@ async fn content_types_are_those_that_were_asked_for() {
         ),
     ] {
         let response = owner.get("/api/v1/namespaces", &[("Accept", accept)]).await;
-        assert_eq!(header(response.headers(), "content-type"), content_type, "{accept}");
         let text = String::from_utf8_lossy(response.body());
+        assert_eq!(response.status(), 200, "{accept}: {text}");
+        assert_eq!(header(response.headers(), "content-type"), content_type, "{accept}: {text}");
         assert!(text.contains("typed-dev") && !text.contains("kube-system"), "{accept}");
         let form = if accept.contains("Table") {
             "\"kind\":\"Table\""

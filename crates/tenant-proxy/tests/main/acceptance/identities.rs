@@ -1,9 +1,12 @@
 //! Who is taken for whom.
 
 use cluster::wait::eventually;
+use futures::future::{join, join_all};
+use http::Request;
+use kube::{Client, client::Body};
 use serde_json::json;
 
-use crate::support::{PATIENCE, shared};
+use crate::support::{PATIENCE, send, shared};
 
 #[tokio::test]
 async fn owners_by_group_by_tenant_owner_and_by_account_see_theirs() {
@@ -102,6 +105,25 @@ async fn who_cannot_be_identified_gets_401() {
     let refused = proxy.get("", "/api/v1/namespaces", &basic).await;
     assert_eq!(refused.status(), 401);
     assert!(String::from_utf8_lossy(refused.body()).contains("the proxy cannot tell who sends this request"));
+}
+
+/// The API server ends the connection of a request with a wrong token.
+#[tokio::test]
+async fn wrong_tokens_break_no_request_of_others() {
+    let proxy = shared().await;
+    let owner = proxy.owner(&["unbroken"]).await;
+    proxy.namespace_of("unbroken", "unbroken-dev", &[]).await;
+    owner.until_namespaces(&["unbroken-dev"]).await;
+    let get = async |client: &Client| {
+        let request = Request::get("/api/v1/namespaces").body(Body::empty()).unwrap();
+        send(client, request).await.status().as_u16()
+    };
+    let (known, unknown) = (owner.client().await, proxy.client("wrong").await);
+    for _ in 0..100 {
+        let wrong = join_all((0..4).map(|_| get(&unknown)));
+        let right = join_all((0..6).map(|_| get(&known)));
+        assert_eq!(join(wrong, right).await, (vec![401; 4], vec![200; 6]));
+    }
 }
 
 #[tokio::test]

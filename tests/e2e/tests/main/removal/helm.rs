@@ -82,8 +82,8 @@ async fn serve_webhooks_by_url(stage: &TestEnv, webhooks: Webhooks) {
         let (kind, name) = (text(&configuration["kind"]), text(&configuration["metadata"]["name"]));
         let patch = json!({ "webhooks": configuration["webhooks"] }).to_string();
         stage.kubectl(&["patch", &kind, &name, "--type=merge", "--patch", &patch]).await.unwrap();
-        stage.until_ca_bundle(&kind, &name).await;
     }
+    stage.until_ca_bundles(deployed.iter()).await;
     stage.until_tenants_reviewed().await;
 }
 

@@ -31,7 +31,7 @@ pub(crate) use metrics_api::MetricsApi;
 pub(crate) use program::{ExitedManager, free_port, program, run_to_exit};
 pub(crate) use replicas::{CONTROLLERS, QUICK};
 pub(crate) use test_env::{Account, NAMESPACE, TestEnv, example, path, sample, samples, tutorial, workbench};
-pub(crate) use webhooks::Webhooks;
+pub(crate) use webhooks::{Webhooks, webhooks_env};
 
 /// Timeout of waits. Long enough for a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);

@@ -3,6 +3,7 @@
 use cluster::wait::eventually;
 use harness::hostile_reviews::WebhookServer;
 use serde_json::{Value, json};
+use tokio::sync::OnceCell;
 
 use super::{Manager, PATIENCE, TestEnv, free_port, path};
 
@@ -35,7 +36,23 @@ impl Webhooks {
     }
 }
 
+/// Returns the shared cluster with a manager and its webhooks. Each test has its own Tenants and users.
+pub(crate) async fn webhooks_env() -> &'static TestEnv {
+    static SHARED_ENV: OnceCell<(TestEnv, Manager)> = OnceCell::const_new();
+    &SHARED_ENV.get_or_init(TestEnv::with_webhooks).await.0
+}
+
 impl TestEnv {
+    /// Starts a cluster with a manager, and waits until the API server calls its webhooks.
+    pub(crate) async fn with_webhooks() -> (Self, Manager) {
+        let (env, webhooks) = (Self::complete().await, Webhooks::new());
+        let manager = env.start_with_webhooks("manager", webhooks, &[]);
+        manager.until_readyz(200, "ok").await;
+        env.configure(webhooks).await;
+        env.until_tenants_reviewed().await;
+        (env, manager)
+    }
+
     /// Starts the deployed manager with its webhooks.
     pub(crate) fn start_with_webhooks(&self, name: &str, webhooks: Webhooks, args: &[&str]) -> Manager {
         let address = format!("--webhook-bind-address={}", webhooks.address());
@@ -54,22 +71,24 @@ impl TestEnv {
     /// Applies the webhook configurations and waits until they have a CA bundle.
     pub(crate) async fn configure(&self, webhooks: Webhooks) {
         self.convert(webhooks).await;
-        for configuration in webhooks.configurations(&self.deployed_configurations().await) {
-            self.cluster.apply_yaml(&configuration.to_string()).await.unwrap();
-            if configuration.get("webhooks").is_none() {
-                continue;
-            }
-            let kind = configuration["kind"].as_str().unwrap();
-            let name = configuration["metadata"]["name"].as_str().unwrap();
-            self.until_ca_bundle(kind, name).await;
-        }
+        let configurations = webhooks.configurations(&self.deployed_configurations().await);
+        let list = json!({ "apiVersion": "v1", "kind": "List", "items": configurations });
+        self.cluster.apply_yaml(&list.to_string()).await.unwrap();
+        self.until_ca_bundles(configurations.iter().filter(|one| one.get("webhooks").is_some())).await;
     }
 
-    /// Waits until a webhook configuration has a CA bundle.
-    pub(crate) async fn until_ca_bundle(&self, kind: &str, name: &str) {
-        eventually("the manager to write the CA bundle", PATIENCE, async || {
-            let there = self.read(&["get", kind, name]).await;
-            let mut webhooks = there["webhooks"].as_array().unwrap().iter();
+    /// Waits until these webhook configurations have a CA bundle.
+    pub(crate) async fn until_ca_bundles(&self, configurations: impl Iterator<Item = &Value>) {
+        let name = |configuration: &Value| {
+            let kind = configuration["kind"].as_str().unwrap();
+            format!("{kind}/{}", configuration["metadata"]["name"].as_str().unwrap())
+        };
+        let names: Vec<_> = configurations.map(name).collect();
+        let get = [&["get"][..], &names.iter().map(String::as_str).collect::<Vec<_>>()].concat();
+        eventually("the manager to write the CA bundles", PATIENCE, async || {
+            let there = self.read(&get).await;
+            let all = there["items"].as_array().cloned().unwrap_or_else(|| vec![there]);
+            let mut webhooks = all.iter().flat_map(|one| one["webhooks"].as_array().unwrap());
             Ok(webhooks.all(|webhook| webhook["clientConfig"]["caBundle"].is_string()))
         })
         .await
