@@ -62,13 +62,6 @@ impl TestEnv {
     }
 }
 
-/// Creates a Tenant with one namespace.
-async fn create_tenant(env: &TestEnv, tenant: &str, namespace: &str, spec: Value) {
-    env.create(&TENANT, "", tenant, spec).await;
-    env.join(tenant, namespace).await;
-    env.until_tenant_ready(tenant, 1).await;
-}
-
 #[tokio::test]
 async fn claims_get_only_allowed_storage_classes() {
     let classes = json!({
@@ -76,7 +69,7 @@ async fn claims_get_only_allowed_storage_classes() {
     });
     // Its own cluster: the status lists all StorageClasses.
     let (env, manager) = TestEnv::with_webhooks().await;
-    create_tenant(&env, "oil", NAMESPACE, json!({ "storageClasses": classes })).await;
+    env.create_tenant("oil", NAMESPACE, json!({ "storageClasses": classes })).await;
     for (name, tier) in [("slow", "gas"), ("fast", "gas"), ("special", "oil"), ("gold", "gas")] {
         env.store(storage_class(name, tier)).await;
     }
@@ -161,7 +154,7 @@ async fn ingresses_get_only_allowed_classes() {
     let allowed = json!({ "allowed": ["nginx"] });
     let (env, tenant, namespace) = (webhooks_env().await, "ingresses", "ingresses-dev");
     let spec = json!({ "ingressOptions": { "allowedClasses": allowed } });
-    create_tenant(env, tenant, namespace, spec).await;
+    env.create_tenant(tenant, namespace, spec).await;
     let inside = format!("--namespace={namespace}");
     let ingress = |metadata, class| ingress(namespace, metadata, class);
     env.store(ingress_class("nginx", false)).await;
@@ -283,7 +276,7 @@ async fn services_and_endpoint_slices_get_metadata_of_tenant() {
     let metadata = json!({ "labels": { "team": "oil" }, "annotations": { "example.com/cost": "7" } });
     let (env, namespace) = (webhooks_env().await, "services-dev");
     let spec = json!({ "serviceOptions": { "additionalMetadata": metadata } });
-    create_tenant(env, "services", namespace, spec).await;
+    env.create_tenant("services", namespace, spec).await;
     let inside = format!("--namespace={namespace}");
     let service = json!({
         "apiVersion": "v1", "kind": "Service",

@@ -4,24 +4,17 @@ use kube::core::DynamicObject;
 use serde_json::{Value, json};
 
 use crate::support::{
-    Forwarder, GLOBAL_TENANT_RESOURCE, NAMESPACE, TENANT, TENANT_RESOURCE, TestEnv, example, path,
-    webhooks_env,
+    Forwarder, GLOBAL_TENANT_RESOURCE, NAMESPACE, TENANT_RESOURCE, TestEnv, example, path, webhooks_env,
 };
 
 const MEMBER: &str = "copies-dev";
 const OWNER: &str = "--as=clara";
 const ACCOUNT: &str = "--as=system:serviceaccount:copies-dev:replicator";
 
-async fn create_tenant(env: &TestEnv, tenant: &str, namespace: &str) {
-    env.create(&TENANT, "", tenant, json!({})).await;
-    env.join(tenant, namespace).await;
-    env.until_tenant_ready(tenant, 1).await;
-}
-
 /// Creates the Tenant copies with a namespace, in which clara and the account of replications may do
 /// everything.
 async fn setup(env: &TestEnv) {
-    create_tenant(env, "copies", MEMBER).await;
+    env.create_tenant("copies", MEMBER, json!({})).await;
     env.kubectl(&["create", "serviceaccount", "replicator", "--namespace", MEMBER]).await.unwrap();
     for (name, subject) in
         [("clara", "--user=clara"), ("replicator", "--serviceaccount=copies-dev:replicator")]
@@ -87,7 +80,7 @@ async fn only_the_account_changes_created_objects() {
 async fn templates_are_compiled_at_admission() {
     let env = webhooks_env().await;
     let namespace = "templates-dev";
-    create_tenant(env, "templates", namespace).await;
+    env.create_tenant("templates", namespace, json!({})).await;
     let manifest = |template: &str| {
         let spec =
             json!({ "resources": [{ "generators": [{ "template": "a: 1" }, { "template": template }] }] });

@@ -121,14 +121,14 @@ struct Pending {
 impl Pending {
     fn of(shared: &Arc<Shared>, info: Option<&RequestInfo>) -> Option<Self> {
         let token = info.filter(|info| info.is_write())?.token()?;
-        shared.rules.lock().record_pending(token, true);
+        shared.rules.lock().begin_write(token);
         Some(Self { shared: shared.clone(), token })
     }
 }
 
 impl Drop for Pending {
     fn drop(&mut self) {
-        self.shared.rules.lock().record_pending(self.token, false);
+        self.shared.rules.lock().end_write(self.token);
     }
 }
 

@@ -65,6 +65,13 @@ impl TestEnv {
         self.cluster.apply_yaml(&object.to_string()).await.unwrap();
     }
 
+    /// Creates a Tenant with one namespace.
+    pub(crate) async fn create_tenant(&self, tenant: &str, namespace: &str, spec: Value) {
+        self.create(&TENANT, "", tenant, spec).await;
+        self.join(tenant, namespace).await;
+        self.until_tenant_ready(tenant, 1).await;
+    }
+
     /// Creates a namespace as an administrator and assigns it to a Tenant.
     pub(crate) async fn join(&self, tenant: &str, namespace: &str) {
         let uid = self.read(&["get", "tenant", tenant]).await["metadata"]["uid"].clone();

@@ -219,8 +219,8 @@ pub(crate) async fn tutorial() -> &'static TestEnv {
     &TUTORIAL.get_or_init(start).await.0
 }
 
-/// Returns the shared cluster of tests that start their own manager. Each test uses a different
-/// controller.
+/// Returns the shared cluster of tests that start their own manager, or none. Each test uses a
+/// different controller.
 pub(crate) async fn workbench() -> &'static TestEnv {
     static WORKBENCH: OnceCell<TestEnv> = OnceCell::const_new();
     WORKBENCH.get_or_init(TestEnv::complete).await

@@ -217,13 +217,15 @@ impl Rules {
         frame_counts
     }
 
-    /// Records that a write began or ended.
-    pub fn record_pending(&mut self, token: Token, has_begun: bool) {
-        let count = self.pending.entry(token).or_default();
-        *count = if has_begun { *count + 1 } else { count.saturating_sub(1) };
-        if *count == 0 {
-            self.pending.remove(&token);
-        }
+    /// Records that a write began.
+    pub fn begin_write(&mut self, token: Token) {
+        *self.pending.entry(token).or_default() += 1;
+    }
+
+    /// Records that a write got its response, or will get none.
+    pub fn end_write(&mut self, token: Token) {
+        let left = self.pending(token).saturating_sub(1);
+        self.pending.insert(token, left);
     }
 
     /// Returns the number of writes of a run that have no response yet.
@@ -277,6 +279,7 @@ impl Rules {
     pub fn forget(&mut self, token: Token) {
         self.records.retain(|record| record.token != token);
         self.written.retain(|(of, _), _| *of != token);
+        self.pending.retain(|_, count| *count > 0);
         self.frame_counts.retain(|(of, ..), _| *of != token);
         self.versions.retain(|(_, namespace, name), _| Token::of(namespace, name) != Some(token));
     }
