@@ -59,6 +59,8 @@ impl ProxyError {
             Self::NoView(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::NoPages(_) => StatusCode::GONE,
             Self::Upstream(UpstreamError::Timeout(_)) => StatusCode::GATEWAY_TIMEOUT,
+            Self::Upstream(UpstreamError::SlowRequest(_)) => StatusCode::REQUEST_TIMEOUT,
+            Self::Upstream(UpstreamError::BrokenRequest(_)) => StatusCode::BAD_REQUEST,
             Self::Upstream(_) | Self::Unreadable(_) => StatusCode::BAD_GATEWAY,
         }
     }

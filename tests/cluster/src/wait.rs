@@ -17,6 +17,8 @@ const POLL: (Duration, Duration) = (Duration::from_millis(25), Duration::from_mi
 /// The time between two polls is this part of the time waited so far. A poll can start a program:
 /// fewer of them leave the processor to what the test waits for.
 const POLL_PART: u32 = 8;
+/// Longest time between two probes, however long they take.
+const MAX_PAUSE: Duration = Duration::from_secs(1);
 
 /// Result of a poll.
 pub trait Outcome {
@@ -65,6 +67,7 @@ pub async fn eventually<O: Outcome>(
     let mut seen = "no answer in time".to_owned();
     loop {
         let remaining = patience.saturating_sub(start.elapsed()).max(POLL.0);
+        let probed = Instant::now();
         match tokio::time::timeout(remaining, probe()).await {
             Ok(Ok(outcome)) => match outcome.settle() {
                 Ok(value) => return Ok(value),
@@ -77,7 +80,9 @@ pub async fn eventually<O: Outcome>(
         if start.elapsed() >= patience {
             bail!("waited {:.1} s for {what}; last seen: {seen}", patience.as_secs_f64());
         }
-        tokio::time::sleep((start.elapsed() / POLL_PART).clamp(POLL.0, POLL.1)).await;
+        // Probes that take long, such as a kubectl on a busy machine, must not slow down what they wait for.
+        let pause = (probed.elapsed() * 2).min(MAX_PAUSE);
+        tokio::time::sleep((start.elapsed() / POLL_PART).clamp(POLL.0, POLL.1).max(pause)).await;
     }
 }
 

@@ -16,6 +16,7 @@ use secrecy::ExposeSecret;
 use super::{
     UpstreamError,
     as_user::{send, uri},
+    kept_body::KeptBody,
     pool::Pool,
 };
 use crate::view::View;
@@ -139,7 +140,7 @@ impl AsProxy {
         if let Ok(value) = HeaderValue::from_str(&audit_id) {
             headers.insert(AUDIT_ID, value);
         }
-        let response = send(&self.pool, request).await?;
+        let response = send(&self.pool, request, Some(&KeptBody::empty())).await?;
         Ok((response, audit_id))
     }
 }

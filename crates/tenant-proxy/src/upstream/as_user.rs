@@ -1,6 +1,6 @@
 //! Requests with the credential of a user, or as the user of a client certificate.
 
-use std::{error::Error, net::IpAddr, sync::Arc, time::Duration};
+use std::{error::Error, mem, net::IpAddr, sync::Arc, time::Duration};
 
 use axum::body::{Body, HttpBody};
 use http::{
@@ -18,6 +18,7 @@ use tracing::debug;
 use super::{
     GuardedBody, Token, UpstreamError,
     endpoint::Protocol,
+    kept_body::{KeptBodies, KeptBody},
     pool::{Pool, Stream},
     without_trailers::WithoutTrailers,
 };
@@ -38,6 +39,7 @@ const MAX_ATTEMPTS: usize = 8;
 pub struct AsUser {
     pool: Arc<Pool>,
     impersonator: Option<Arc<Token>>,
+    kept_bodies: KeptBodies,
 }
 
 /// A request of a user, as the API server gets it.
@@ -121,7 +123,12 @@ impl UserRequest {
     fn is_stream(&self) -> bool {
         let query = self.target.query().unwrap_or_default();
         let asks = ["watch", "follow"].iter().any(|name| query.contains(name));
-        asks || self.method != Method::GET || self.target.path().contains("/proxy")
+        asks || self.method != Method::GET || self.is_for_endpoint()
+    }
+
+    /// Returns whether a Pod or a Service gets the request. Its response can begin before the body has ended.
+    fn is_for_endpoint(&self) -> bool {
+        self.target.path().contains("/proxy")
     }
 }
 
@@ -133,7 +140,7 @@ impl AsUser {
     /// Returns a sender on these connections. With `impersonator`, the token of the proxy, it impersonates the
     /// users of client certificates.
     pub fn new(pool: Arc<Pool>, impersonator: Option<Arc<Token>>) -> Self {
-        Self { pool, impersonator }
+        Self { pool, impersonator, kept_bodies: KeptBodies::default() }
     }
 
     /// Adds the token of the proxy if it impersonates the user. Without the token, the API server refuses the
@@ -147,13 +154,32 @@ impl AsUser {
     /// Sends a request and returns the response, whose body follows as it comes.
     ///
     /// # Errors
-    /// Returns an error if there is no connection, or if the response does not begin.
-    pub async fn send(&self, request: UserRequest) -> Result<Response<Body>, UpstreamError> {
+    /// Returns an error if the body of the request cannot be read, if there is no connection, or if the response
+    /// does not begin.
+    pub async fn send(&self, mut request: UserRequest) -> Result<Response<Body>, UpstreamError> {
         let limit = if request.is_stream() { None } else { Some(FIRST_BYTE_TIMEOUT) };
-        let sent = send(&self.pool, self.http2(request));
+        let kept = self.keep_body(&mut request).await?;
+        let sent = send(&self.pool, self.http2(request), kept.as_ref());
         match limit {
             None => sent.await,
             Some(limit) => timeout(limit, sent).await.map_err(|_| UpstreamError::Timeout(limit))?,
+        }
+    }
+
+    /// Keeps the body of a request if that is possible.
+    async fn keep_body(&self, request: &mut UserRequest) -> Result<Option<KeptBody>, UpstreamError> {
+        if request.is_for_endpoint() && !request.body.is_end_stream() {
+            return Ok(None);
+        }
+        match self.kept_bodies.keep(mem::take(&mut request.body)).await? {
+            Ok(kept) => {
+                request.body = kept.body();
+                Ok(Some(kept))
+            }
+            Err(body) => {
+                request.body = body;
+                Ok(None)
+            }
         }
     }
 
@@ -209,15 +235,19 @@ pub(super) fn uri(pool: &Pool, target: PathAndQuery) -> Uri {
 }
 
 /// Sends a request on a connection of the pool. If the connection ends before the API server has processed the
-/// request, it is sent on another one. A request with a body is not, once it was sent.
+/// request, it is sent on another one. One whose body is not kept is not, once it was sent.
 ///
 /// After a request with a credential that it does not accept, the API server ends the connection, which other
 /// users share.
-pub(super) async fn send(pool: &Pool, mut request: Request<Body>) -> Result<Response<Body>, UpstreamError> {
+pub(super) async fn send(
+    pool: &Pool,
+    mut request: Request<Body>,
+    kept: Option<&KeptBody>,
+) -> Result<Response<Body>, UpstreamError> {
     let mut attempts = 0;
     loop {
         attempts += 1;
-        let copy = copy(&request).filter(|_| attempts < MAX_ATTEMPTS);
+        let copy = kept.filter(|_| attempts < MAX_ATTEMPTS).map(|kept| copy(&request, kept.body()));
         let stream = pool.stream().await?;
         let mut sender = stream.sender();
         match sender.try_send_request(request).await {
@@ -231,16 +261,13 @@ pub(super) async fn send(pool: &Pool, mut request: Request<Body>) -> Result<Resp
     }
 }
 
-/// Returns a copy of a request that has no body.
-fn copy(request: &Request<Body>) -> Option<Request<Body>> {
-    let is_empty = request.body().is_end_stream();
-    is_empty.then(|| {
-        let mut copy = Request::new(Body::empty());
-        copy.method_mut().clone_from(request.method());
-        copy.uri_mut().clone_from(request.uri());
-        copy.headers_mut().clone_from(request.headers());
-        copy
-    })
+/// Returns a copy of a request, with this body.
+fn copy(request: &Request<Body>, body: Body) -> Request<Body> {
+    let mut copy = Request::new(body);
+    copy.method_mut().clone_from(request.method());
+    copy.uri_mut().clone_from(request.uri());
+    copy.headers_mut().clone_from(request.headers());
+    copy
 }
 
 /// Returns whether the API server ended the connection without having processed the request: HTTP/2 says so in

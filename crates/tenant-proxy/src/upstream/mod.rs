@@ -11,6 +11,7 @@ mod as_proxy;
 mod as_user;
 mod endpoint;
 mod guarded_body;
+mod kept_body;
 mod pool;
 mod without_trailers;
 
@@ -22,7 +23,7 @@ pub use endpoint::Endpoint;
 pub(crate) use guarded_body::GuardedBody;
 pub use pool::Pool;
 
-/// Why the API server did not respond.
+/// Why there is no response of the API server.
 #[derive(Debug, thiserror::Error)]
 pub enum UpstreamError {
     /// No connection could be opened.
@@ -34,6 +35,12 @@ pub enum UpstreamError {
     /// The response did not begin in time.
     #[error("the API server did not respond within {} s", .0.as_secs())]
     Timeout(Duration),
+    /// The user did not send the body of the request in time.
+    #[error("the body of the request did not arrive within {} s", .0.as_secs())]
+    SlowRequest(Duration),
+    /// The body of the request broke off.
+    #[error("cannot read the body of the request: {0}")]
+    BrokenRequest(axum::Error),
     /// The response does not belong to the request.
     #[error("the API server switched to another protocol than it was asked for")]
     Protocol,

@@ -1,7 +1,7 @@
 //! Who is taken for whom.
 
 use cluster::wait::eventually;
-use futures::future::{join, join_all};
+use futures::future::{join_all, join3};
 use http::Request;
 use kube::{Client, client::Body};
 use serde_json::json;
@@ -118,11 +118,18 @@ async fn wrong_tokens_break_no_request_of_others() {
         let request = Request::get("/api/v1/namespaces").body(Body::empty()).unwrap();
         send(client, request).await.status().as_u16()
     };
+    let post = async |client: &Client| {
+        let review = r#"{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}"#;
+        let request = Request::post("/apis/authentication.k8s.io/v1/selfsubjectreviews")
+            .header("content-type", "application/json");
+        send(client, request.body(Body::from(review.as_bytes().to_vec())).unwrap()).await.status().as_u16()
+    };
     let (known, unknown) = (owner.client().await, proxy.client("wrong").await);
     for _ in 0..100 {
         let wrong = join_all((0..4).map(|_| get(&unknown)));
-        let right = join_all((0..6).map(|_| get(&known)));
-        assert_eq!(join(wrong, right).await, (vec![401; 4], vec![200; 6]));
+        let reads = join_all((0..4).map(|_| get(&known)));
+        let writes = join_all((0..4).map(|_| post(&known)));
+        assert_eq!(join3(wrong, reads, writes).await, (vec![401; 4], vec![200; 4], vec![201; 4]));
     }
 }
 

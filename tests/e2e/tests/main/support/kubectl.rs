@@ -2,6 +2,11 @@
 
 use anyhow::Result;
 use cluster::wait::eventually;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{
+    Api, ResourceExt,
+    api::{Patch, PatchParams},
+};
 use serde_json::{Value, json};
 
 use super::{PATIENCE, TENANT, TestEnv};
@@ -74,17 +79,20 @@ impl TestEnv {
 
     /// Creates a namespace as an administrator and assigns it to a Tenant.
     pub(crate) async fn join(&self, tenant: &str, namespace: &str) {
-        let uid = self.read(&["get", "tenant", tenant]).await["metadata"]["uid"].clone();
+        let tenant = self.api(&TENANT, "").await.get(tenant).await.unwrap();
         let namespace = json!({
-            "apiVersion": "v1", "kind": "Namespace",
             "metadata": {
                 "name": namespace,
-                "labels": { "capsule.clastix.io/tenant": tenant },
+                "labels": { "capsule.clastix.io/tenant": tenant.name_any() },
                 "ownerReferences": [{
-                    "apiVersion": TENANT.api_version(), "kind": "Tenant", "name": tenant, "uid": uid,
+                    "apiVersion": TENANT.api_version(), "kind": "Tenant", "name": tenant.name_any(),
+                    "uid": tenant.metadata.uid,
                 }],
             },
         });
-        self.cluster.apply_yaml(&namespace.to_string()).await.unwrap();
+        let namespace: Namespace = serde_json::from_value(namespace).unwrap();
+        let namespaces = Api::<Namespace>::all(self.cluster.client().await.unwrap());
+        let params = PatchParams::apply("kubectl").force();
+        namespaces.patch(&namespace.name_any(), &params, &Patch::Apply(&namespace)).await.unwrap();
     }
 }
