@@ -52,7 +52,10 @@ mod wal_header;
 
 pub use self::{
     archive::{Archive, Claim},
-    backup::{Backup, BackupData, BackupReader, BackupWriter, Backups, ClusterReference, Manifest, Part},
+    backup::{
+        Backup, BackupData, BackupReader, BackupWriter, Backups, Chains, ClusterReference,
+        MAX_FILE_LIST_BYTES, Manifest, Part,
+    },
     checksum::{Checksum, ParseChecksumError},
     error::{ArchiveError, Damage},
     recovery::{RecoveryError, RecoveryPlan, RecoveryTarget, check_recovery},

@@ -33,6 +33,7 @@ pub(crate) fn backup(timeline: u32, begin: u64, end: u64, stopped_at: i64) -> Ba
     let segment_size = SegmentSize::DEFAULT;
     Backup {
         id: BackupId::new(&stopped_at.strftime("%Y%m%dT%H%M%SZ").to_string(), timeline).unwrap(),
+        based_on: None,
         system: SystemIdentifier(7_400_000_000_000_000_001),
         server_version: "17.6".parse().unwrap(),
         timeline,

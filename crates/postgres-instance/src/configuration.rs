@@ -9,6 +9,7 @@ use std::{
 };
 
 use postgres_model::{
+    incremental,
     parameters::Parameters,
     status_api::MEMBER,
     sync::{SyncConfiguration, SyncMethod},
@@ -48,8 +49,8 @@ pub(crate) struct Static {
     pub(crate) memory: Option<u64>,
     /// Commands that archive and restore WAL.
     pub(crate) wal: WalCommands,
-    /// Whether PostgreSQL can copy logical slots to its standbys: from version 17 on.
-    pub(crate) can_copy_slots: bool,
+    /// Major version of PostgreSQL.
+    pub(crate) major_version: u16,
 }
 
 /// What changes by a reload.
@@ -123,6 +124,9 @@ impl Static {
         set("max_wal_size", &format!("{}MB", wal.max));
         set("min_wal_size", &format!("{}MB", wal.min));
         set("wal_level", if dynamic.slots.is_some() { "logical" } else { "replica" });
+        if dynamic.archive_timeout.is_some() && self.major_version >= incremental::FIRST_MAJOR {
+            set("summarize_wal", "on");
+        }
         if let Some(slots) = &dynamic.slots {
             set("max_slot_wal_keep_size", &format!("{}MB", wal.slots));
             set("synchronized_standby_slots", &slots.standbys.join(","));
@@ -301,7 +305,7 @@ mod tests {
             user: "postgres".into(),
             memory: None,
             wal: WalCommands::new(Path::new("/ensemble/ensemble-instance"), Path::new("/run/postgresql")),
-            can_copy_slots: true,
+            major_version: 17,
         }
     }
 
@@ -347,6 +351,21 @@ mod tests {
         let primary = text(dynamic(&own, slots));
         assert_eq!(value(&primary, "max_slot_wal_keep_size"), Some("5GB"));
         assert_eq!(value(&primary, "synchronized_standby_slots"), Some(""));
+    }
+
+    #[test]
+    fn wal_is_summarized_for_incremental_backups() {
+        let text = |major_version, archive_timeout, parameters: &[(&str, &str)]| {
+            let pair = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+            let parameters = parameters.iter().map(pair).collect();
+            let dynamic = Dynamic { archive_timeout, parameters, ..Dynamic::default() };
+            let text = Static { major_version, ..fixed() }.parameters(Path::new("/data"), &dynamic);
+            value(&text, "summarize_wal").map(str::to_owned)
+        };
+        assert_eq!(text(17, Some(300), &[]).as_deref(), Some("on"));
+        assert_eq!(text(17, None, &[]), None);
+        assert_eq!(text(16, Some(300), &[]), None, "PostgreSQL 16 does not know it");
+        assert_eq!(text(18, Some(300), &[("summarize_wal", "off")]).as_deref(), Some("off"));
     }
 
     #[test]

@@ -8,7 +8,6 @@ use postgres_model::{
     in_force::InForce,
     metrics,
     report::InstanceReport,
-    slots::FIRST_MAJOR,
     status_api::{PORT, PROBE_PORT},
 };
 use rustix::process::{Pid, getpid, getuid};
@@ -251,7 +250,7 @@ fn fixed(settings: &Run, major_version: u16) -> Result<Static> {
         user: user_name()?,
         memory: settings.memory_limit,
         wal: WalCommands::new(&env::current_exe().context("cannot find this program")?, &settings.sockets),
-        can_copy_slots: major_version >= FIRST_MAJOR,
+        major_version,
     })
 }
 

@@ -12,6 +12,7 @@
 //! | [`sync`] | `synchronous_standby_names` |
 //! | [`failover`] | which member to promote, and the quorum that a promotion needs |
 //! | [`fence`] | members that a person has fenced |
+//! | [`incremental`] | incremental base backups |
 //! | [`instance`] | what an instance does next |
 //! | [`metrics`] | metrics that an instance serves |
 //! | [`parameters`] | parameters of PostgreSQL in a spec |
@@ -45,6 +46,7 @@ pub mod fence;
 mod fingerprint;
 mod hex;
 pub mod in_force;
+pub mod incremental;
 pub mod instance;
 pub mod lsn;
 pub mod metrics;

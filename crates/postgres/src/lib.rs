@@ -74,12 +74,12 @@ mod version;
 
 pub use api::{
     AccessMode, AdoptionStatus, Backup, BackupCredentials, BackupRetention, BackupSchedule, BackupStore,
-    BackupTarget, Bootstrap, BootstrapStatus, ClusterRef, Durability, Failover, FormerVolumes, Initdb,
-    InstanceStatus, LastBackupStatus, Members, NetworkAccess, Phase, PostgresBackup, PostgresBackupPhase,
-    PostgresBackupSpec, PostgresBackupStatus, PostgresCluster, PostgresClusterSpec, PostgresClusterStatus,
-    PrimaryStatus, PrimaryUpdate, Recovery, RecoverySource, RecoveryStatus, RecoveryTarget, ReignStatus,
-    Retention, RetentionPolicy, Role, ScheduleStatus, SecretKey, ServiceNames, Storage, SyncStatus,
-    Synchronous, TimelineStatus, Updates, WalArchiving,
+    BackupTarget, BackupType, Bootstrap, BootstrapStatus, ClusterRef, Durability, Failover, FormerVolumes,
+    Initdb, InstanceStatus, LastBackupStatus, Members, NetworkAccess, Phase, PostgresBackup,
+    PostgresBackupPhase, PostgresBackupSpec, PostgresBackupStatus, PostgresCluster, PostgresClusterSpec,
+    PostgresClusterStatus, PrimaryStatus, PrimaryUpdate, Recovery, RecoverySource, RecoveryStatus,
+    RecoveryTarget, ReignStatus, Retention, RetentionPolicy, Role, ScheduleStatus, SecretKey, ServiceNames,
+    Storage, SyncStatus, Synchronous, TimelineStatus, Updates, WalArchiving,
 };
 pub use backups::SCHEDULE_LABEL;
 pub use build::{

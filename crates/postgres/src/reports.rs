@@ -223,8 +223,8 @@ async fn send(client: Arc<StatusClient>, source: Source, latest: Latest, request
     let sent = async {
         let mut connection = client.connect(source.address, &source.host).await?;
         let report = match &request {
-            Request::Backup { uid, immediate_checkpoint } => {
-                connection.backup(uid, *immediate_checkpoint).await?
+            Request::Backup { uid, immediate_checkpoint, incremental } => {
+                connection.backup(uid, *immediate_checkpoint, *incremental).await?
             }
             Request::SwitchWal(file) => connection.switch_wal(file).await?,
         };

@@ -145,8 +145,11 @@ impl StatusConnection {
         &mut self,
         uid: &str,
         immediate_checkpoint: bool,
+        incremental: bool,
     ) -> Result<InstanceReport, StatusError> {
-        let body = serde_json::json!({"uid": uid, "immediateCheckpoint": immediate_checkpoint});
+        let body = serde_json::json!({
+            "uid": uid, "immediateCheckpoint": immediate_checkpoint, "incremental": incremental,
+        });
         self.send("POST", "/backup", body.to_string().into(), LIMIT).await
     }
 

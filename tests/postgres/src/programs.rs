@@ -42,3 +42,18 @@ pub fn command(program: &str) -> Result<Command> {
         .arg(folder()?.join(program));
     Ok(command)
 }
+
+/// Returns the major version of PostgreSQL.
+///
+/// # Errors
+/// Returns an error if PostgreSQL is not installed, or prints no version.
+pub fn major_version() -> Result<u16> {
+    let output = command("postgres")?.arg("--version").output().context("cannot run postgres")?;
+    let output = String::from_utf8_lossy(&output.stdout).into_owned();
+    let digits = output
+        .split_whitespace()
+        .nth(2)
+        .and_then(|version| version.split(|letter: char| !letter.is_ascii_digit()).next());
+    let major = digits.and_then(|digits| digits.parse().ok());
+    major.with_context(|| format!("postgres --version printed {output:?}"))
+}

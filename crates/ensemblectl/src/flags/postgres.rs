@@ -129,6 +129,10 @@ pub(crate) struct Backup {
     #[arg(long)]
     pub(crate) name: Option<String>,
 
+    /// Copy only what has changed since the newest backup, if that is possible
+    #[arg(long)]
+    pub(crate) incremental: bool,
+
     /// Let the primary make the backup instead of a standby
     #[arg(long)]
     pub(crate) from_primary: bool,

@@ -1,7 +1,8 @@
 //! `backup`: makes a base backup.
 
 use ::postgres::{
-    BackupTarget, ClusterRef, PostgresBackup, PostgresBackupPhase, PostgresBackupSpec, PostgresCluster,
+    BackupTarget, BackupType, ClusterRef, PostgresBackup, PostgresBackupPhase, PostgresBackupSpec,
+    PostgresCluster,
 };
 use anyhow::{Context, Result, ensure};
 use jiff::Timestamp;
@@ -44,6 +45,7 @@ fn build(flags: &Backup, now: Timestamp) -> PostgresBackup {
         },
         spec: PostgresBackupSpec {
             cluster_ref: ClusterRef { name: flags.cluster.clone() },
+            backup_type: if flags.incremental { BackupType::Incremental } else { BackupType::Full },
             target,
             immediate_checkpoint: flags.immediate_checkpoint,
         },
@@ -56,7 +58,17 @@ fn progress(backup: &PostgresBackup) -> Progress {
     match status.phase {
         PostgresBackupPhase::Completed => {
             let bytes = status.bytes.unwrap_or_default();
-            Progress::Done(format!("complete, {bytes} bytes, made by {}", status.member))
+            let based = if status.based_on.is_empty() {
+                String::new()
+            } else {
+                format!(", based on {}", status.based_on)
+            };
+            let reason = if status.full_reason.is_empty() {
+                String::new()
+            } else {
+                format!("; it is a full one: {}", status.full_reason)
+            };
+            Progress::Done(format!("complete, {bytes} bytes, made by {}{based}{reason}", status.member))
         }
         PostgresBackupPhase::Failed => Progress::Failed(status.error),
         phase @ (PostgresBackupPhase::Pending | PostgresBackupPhase::Running) => {
@@ -69,6 +81,8 @@ fn progress(backup: &PostgresBackup) -> Progress {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+
+    use ::postgres::PostgresBackupStatus;
 
     use super::*;
     use crate::{
@@ -91,6 +105,30 @@ mod tests {
         let named = build(&parse(&["db", "--name", "before", "--from-primary"]), now);
         assert_eq!((named.name_any().as_str(), named.spec.target), ("before", BackupTarget::Primary));
         assert_eq!(named.spec.cluster_ref.name, "db");
+        let types =
+            [&["db"][..], &["db", "--incremental"]].map(|args| build(&parse(args), now).spec.backup_type);
+        assert_eq!(types, [BackupType::Full, BackupType::Incremental]);
+    }
+
+    #[test]
+    fn result_says_on_which_backup_it_is_based_or_why_it_is_full() {
+        let mut backup = build(&parse(&["db", "--incremental"]), "2026-11-25T09:30:00Z".parse().unwrap());
+        let mut text = |based_on: &str, full_reason: &str| {
+            backup.status = Some(PostgresBackupStatus {
+                phase: PostgresBackupPhase::Completed,
+                member: "db-2".to_owned(),
+                based_on: based_on.to_owned(),
+                full_reason: full_reason.to_owned(),
+                ..PostgresBackupStatus::default()
+            });
+            match progress(&backup) {
+                Progress::Done(text) => text,
+                _ => panic!("not complete"),
+            }
+        };
+        assert_eq!(text("", ""), "complete, 0 bytes, made by db-2");
+        assert_eq!(text("one", ""), "complete, 0 bytes, made by db-2, based on one");
+        assert_eq!(text("", "no WAL"), "complete, 0 bytes, made by db-2; it is a full one: no WAL");
     }
 
     #[test]

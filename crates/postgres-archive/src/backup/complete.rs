@@ -8,7 +8,10 @@ use postgres_model::{
     wal_file::WalSegment,
 };
 
-use super::manifest::{Backup, Manifest};
+use super::{
+    list::read_manifest,
+    manifest::{Backup, Manifest},
+};
 use crate::{
     archive::Archive,
     error::ArchiveError,
@@ -30,6 +33,11 @@ impl Archive {
         manifest.validate().map_err(invalid)?;
         if manifest.backup.system != self.system() {
             return Err(invalid("it is a backup of another database".to_owned()));
+        }
+        if let Some(base) = &manifest.backup.based_on
+            && read_manifest(self, base).await?.is_none()
+        {
+            return Err(invalid(format!("the backup {base}, on which it is based, was deleted")));
         }
         self.check_parts(manifest).await?;
         self.check_wal(&manifest.backup).await?;

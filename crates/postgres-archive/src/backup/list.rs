@@ -79,7 +79,9 @@ impl Archive {
         while let Some(entry) = entries.try_next().await? {
             let (id, is_manifest) = match self.object(&entry.key) {
                 Some(ArchiveObject::BackupManifest(id)) => (id, true),
-                Some(ArchiveObject::BackupData { backup, .. }) => (backup, false),
+                Some(ArchiveObject::BackupData { backup, .. } | ArchiveObject::BackupFileList(backup)) => {
+                    (backup, false)
+                }
                 _ => continue,
             };
             *ids.entry(id).or_default() |= is_manifest;

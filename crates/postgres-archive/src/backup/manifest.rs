@@ -14,8 +14,11 @@ use serde::{Deserialize, Serialize};
 use super::{BackupData, json};
 use crate::checksum::Checksum;
 
-/// Version of the manifest.
-pub(super) const VERSION: u64 = 1;
+/// Newest version of a manifest: that of an incremental backup. A release that knows only the first one cannot
+/// restore such a backup.
+pub(super) const VERSION: u64 = 2;
+/// Version of the manifest of a full backup.
+const FULL_VERSION: u64 = 1;
 /// Most bytes of a manifest.
 pub(super) const MAX_MANIFEST: u64 = 16 << 20;
 /// Most parts of a backup. With 32 MiB each, 3 TiB of compressed data.
@@ -23,6 +26,8 @@ pub(super) const MAX_PARTS: usize = 100_000;
 
 /// Most bytes of a part.
 pub(super) const MAX_PART: u64 = 1 << 30;
+/// Most bytes of a list of files in the store.
+const MAX_FILE_LIST: u64 = 64 << 20;
 /// Longest name or UID: that of a DNS subdomain.
 const MAX_NAME: usize = 253;
 
@@ -42,6 +47,9 @@ pub struct Backup {
     /// Identifier.
     #[serde(with = "json::text")]
     pub id: BackupId,
+    /// Backup that it is based on, and whose data a recovery needs too. `None`: it is a full one.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "json::optional_text")]
+    pub based_on: Option<BackupId>,
     /// System identifier of the data.
     #[serde(rename = "systemID")]
     pub system: SystemIdentifier,
@@ -91,19 +99,26 @@ pub struct Part {
 
 /// Content of `manifest.json`, which makes a backup complete.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Manifest {
     /// The backup.
     pub backup: Backup,
     /// Its parts, from number 0 on.
     pub parts: Vec<Part>,
+    /// The list of its files. Without one, no incremental backup can be based on it.
+    #[serde(default)]
+    pub file_list: Option<Part>,
 }
 
 /// The manifest as it is stored.
 #[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
 struct Stored<'a> {
     version: u64,
     backup: &'a Backup,
     parts: &'a [Part],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file_list: Option<Part>,
 }
 
 /// The part of a manifest that all versions have.
@@ -126,11 +141,16 @@ impl Manifest {
     /// data.
     pub fn new(mut backup: Backup, data: BackupData) -> Self {
         (backup.raw_bytes, backup.stored_bytes) = (data.raw_bytes, data.stored_bytes);
-        Self { backup, parts: data.parts }
+        Self { backup, parts: data.parts, file_list: None }
+    }
+
+    fn version(&self) -> u64 {
+        if self.backup.based_on.is_some() { VERSION } else { FULL_VERSION }
     }
 
     pub(super) fn to_json(&self) -> Result<Vec<u8>, String> {
-        let stored = Stored { version: VERSION, backup: &self.backup, parts: &self.parts };
+        let Self { backup, parts, file_list } = self;
+        let stored = Stored { version: self.version(), backup, parts, file_list: *file_list };
         let json = serde_json::to_vec(&stored).map_err(|error| error.to_string())?;
         let is_small = u64::try_from(json.len()).is_ok_and(|bytes| bytes <= MAX_MANIFEST);
         if is_small { Ok(json) } else { Err("the manifest is longer than 16 MiB".to_owned()) }
@@ -140,10 +160,13 @@ impl Manifest {
         let content = |error: serde_json::Error| ManifestError::Content(error.to_string());
         // A later version can have other fields, so its number is read alone.
         let versioned: Versioned = serde_json::from_slice(json).map_err(content)?;
-        if versioned.version != VERSION {
+        if !(FULL_VERSION..=VERSION).contains(&versioned.version) {
             return Err(ManifestError::Version(versioned.version));
         }
         let manifest: Self = serde_json::from_slice(json).map_err(content)?;
+        if manifest.version() != versioned.version {
+            return Err(ManifestError::Content("it has the version of another kind of backup".to_owned()));
+        }
         manifest.validate().map_err(ManifestError::Content)?;
         Ok(manifest)
     }
@@ -156,6 +179,9 @@ impl Manifest {
         }
         if self.parts.iter().any(|part| part.bytes > MAX_PART) {
             return Err("it has a part of more than 1 GiB".to_owned());
+        }
+        if self.file_list.is_some_and(|list| list.bytes > MAX_FILE_LIST) {
+            return Err("it has a list of files of more than 64 MiB".to_owned());
         }
         let bytes = self.parts.iter().try_fold(0_u64, |sum, part| sum.checked_add(part.bytes));
         if bytes != Some(self.backup.stored_bytes) {
@@ -175,6 +201,7 @@ impl Backup {
         let names = [&self.member, &self.cluster.name, &self.cluster.uid];
         let problems = [
             (self.id.timeline() != self.timeline, "its identifier names another timeline"),
+            (self.based_on.as_ref() == Some(&self.id), "it is based on itself"),
             (begin == Lsn::INVALID || end < begin, "it ends before it begins"),
             (self.stopped_at < self.started_at, "it stopped before it started"),
             (self.begin_wal != begin_wal, "its first WAL segment does not contain its begin"),
@@ -199,7 +226,7 @@ mod tests {
         let mut backup = backup(2, 0x300_0028, 0x500_0000, 1_800_000_000);
         backup.stored_bytes = 3;
         let part = |bytes| Part { bytes, sha256: Checksum::of(b"") };
-        Manifest { backup, parts: vec![part(2), part(1)] }
+        Manifest { backup, parts: vec![part(2), part(1)], file_list: None }
     }
 
     fn changed(path: &str, value: Value) -> Result<Manifest, ManifestError> {
@@ -240,9 +267,27 @@ mod tests {
     }
 
     #[test]
+    fn incremental_backup_has_a_version_that_older_releases_refuse() {
+        let mut incremental = manifest();
+        incremental.backup.based_on = Some("20270114T080000Z-00000002".parse().unwrap());
+        incremental.file_list = Some(Part { bytes: 5, sha256: Checksum::of(b"") });
+        let json = incremental.to_json().unwrap();
+        let value: Value = serde_json::from_slice(&json).unwrap();
+        assert_eq!(value["version"], 2);
+        assert_eq!(value["backup"]["basedOn"], "20270114T080000Z-00000002");
+        assert_eq!(value["fileList"]["bytes"], 5);
+        assert_eq!(Manifest::parse(&json).unwrap(), incremental);
+        incremental.backup.based_on = Some(incremental.backup.id.clone());
+        let json = incremental.to_json().unwrap();
+        assert!(matches!(Manifest::parse(&json), Err(ManifestError::Content(_))));
+    }
+
+    #[test]
     fn manifest_of_another_version_is_refused() {
-        assert_eq!(changed("/version", json!(2)), Err(ManifestError::Version(2)));
-        assert_eq!(Manifest::parse(br#"{"version":3,"other":[]}"#), Err(ManifestError::Version(3)));
+        assert_eq!(changed("/version", json!(3)), Err(ManifestError::Version(3)));
+        assert_eq!(changed("/version", json!(0)), Err(ManifestError::Version(0)));
+        assert!(matches!(changed("/version", json!(2)), Err(ManifestError::Content(_))));
+        assert_eq!(Manifest::parse(br#"{"version":4,"other":[]}"#), Err(ManifestError::Version(4)));
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! Base backups.
 
+mod chain;
 mod complete;
+mod file_list;
 mod json;
 mod list;
 mod manifest;
@@ -8,6 +10,8 @@ mod reader;
 mod writer;
 
 pub use self::{
+    chain::Chains,
+    file_list::MAX_FILE_LIST_BYTES,
     list::{Backups, UnreadableBackup},
     manifest::{Backup, ClusterReference, Manifest, Part},
     reader::BackupReader,
@@ -17,6 +21,14 @@ pub use self::{
 use postgres_model::timeline::History;
 
 use crate::wal::Row;
+
+impl Backups {
+    /// Returns the newest complete backup from which a recovery can follow a history.
+    pub fn newest_on(&self, history: &History) -> Option<&Backup> {
+        let on_history = self.complete.iter().filter(|backup| backup.is_on(history));
+        on_history.max_by_key(|backup| (backup.stopped_at, backup.end_lsn))
+    }
+}
 
 impl Backup {
     /// Returns whether a recovery from the backup can follow a history: the backup ended on it, and

@@ -100,21 +100,9 @@ impl BackupReader {
         let key = self.key(self.next);
         // Lets go of the memory of the last part, of which nothing is left.
         self.part = Bytes::new();
-        self.part = self.verified(&key, expected).await?;
+        self.part = verified(&self.archive, &key, expected).await?;
         self.next += 1;
         Ok(true)
-    }
-
-    async fn verified(&self, key: &str, expected: Part) -> Result<Bytes, ArchiveError> {
-        let damaged = |damage| ArchiveError::damaged(key, damage);
-        let found = self.archive.store().read(key, expected.bytes).await?;
-        let part = Bytes::from(found.ok_or_else(|| damaged(Damage::Missing))?.bytes);
-        if u64::try_from(part.len()).ok() != Some(expected.bytes) {
-            return Err(damaged(Damage::Truncated));
-        }
-        let hashed = part.clone();
-        let checksum = blocking(key, move || Checksum::of(&hashed)).await?;
-        if checksum == expected.sha256 { Ok(part) } else { Err(damaged(Damage::Checksum)) }
     }
 
     fn verify_end(&self) -> Result<(), ArchiveError> {
@@ -130,4 +118,17 @@ impl BackupReader {
     fn key(&self, part: u32) -> String {
         self.archive.key(ArchiveObject::BackupData { backup: self.manifest.backup.id.clone(), part })
     }
+}
+
+/// Reads an object of a backup, and verifies its length and its checksum.
+pub(super) async fn verified(archive: &Archive, key: &str, expected: Part) -> Result<Bytes, ArchiveError> {
+    let damaged = |damage| ArchiveError::damaged(key, damage);
+    let found = archive.store().read(key, expected.bytes).await?;
+    let bytes = Bytes::from(found.ok_or_else(|| damaged(Damage::Missing))?.bytes);
+    if u64::try_from(bytes.len()).ok() != Some(expected.bytes) {
+        return Err(damaged(Damage::Truncated));
+    }
+    let hashed = bytes.clone();
+    let checksum = blocking(key, move || Checksum::of(&hashed)).await?;
+    if checksum == expected.sha256 { Ok(bytes) } else { Err(damaged(Damage::Checksum)) }
 }

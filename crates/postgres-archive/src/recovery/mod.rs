@@ -5,7 +5,10 @@ use std::{cmp::Reverse, collections::BTreeMap, fmt};
 use jiff::{SignedDuration, Timestamp};
 use postgres_model::{archive::BackupId, lsn::Lsn, timeline::History, wal_file::WalSegment};
 
-use crate::{backup::Backup, wal::Row};
+use crate::{
+    backup::{Backup, Chains},
+    wal::Row,
+};
 
 /// How far the clocks of the database and of the store may differ.
 const CLOCK_SKEW: SignedDuration = SignedDuration::from_mins(5);
@@ -75,7 +78,7 @@ pub enum RecoveryError {
     },
 }
 
-/// Chooses the newest complete backup before the target, and checks that all segments from its begin to
+/// Chooses the newest complete backup before the target that has all those on which it is based, and checks that all segments from its begin to
 /// the target are in the archive, across the timelines of a history.
 ///
 /// The arguments are listings: [`Archive::backups`](crate::Archive::backups),
@@ -95,9 +98,11 @@ pub fn check_recovery(
     target: RecoveryTarget,
 ) -> Result<RecoveryPlan, RecoveryError> {
     let on_history = || backups.iter().filter(|backup| backup.is_on(history));
-    let before = on_history().filter(|backup| target.is_after(backup));
+    let chains = Chains::new(backups);
+    let mut before: Vec<_> = on_history().filter(|backup| target.is_after(backup)).collect();
+    before.sort_by_key(|backup| Reverse((backup.stopped_at, backup.end_lsn)));
     let no_backup = || RecoveryError::NoBackup { target, timeline: history.timeline().get() };
-    let backup = before.max_by_key(|backup| (backup.stopped_at, backup.end_lsn)).ok_or_else(no_backup)?;
+    let backup = before.into_iter().find(|backup| chains.of(&backup.id).is_some()).ok_or_else(no_backup)?;
     let row = Row::new(history, backup.segment_size);
     let archive = ArchiveEnd::of(&row, history, segments);
     let number = |segment| row.number(segment).unwrap_or_default();

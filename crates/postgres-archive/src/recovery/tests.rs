@@ -70,6 +70,19 @@ fn newest_backup_before_the_target_is_chosen() {
 }
 
 #[test]
+fn incremental_backup_without_its_base_is_not_chosen() {
+    let all = segments(1, 1..=9);
+    let mut backups = backups();
+    backups[1].based_on = Some(backups[0].id.clone());
+    let check = |backups: &[Backup]| check_recovery(backups, &History::first(), &all, RecoveryTarget::Latest);
+    assert_eq!(check(&backups).unwrap().backup, backups[1].id);
+    assert!(matches!(check(&backups[1..]), Err(RecoveryError::NoBackup { .. })));
+    let mut other = backups[1].clone();
+    other.based_on = Some("20200101T000000Z-00000001".parse().unwrap());
+    assert_eq!(check(&[backups[0].clone(), other]).unwrap().backup, backups[0].id);
+}
+
+#[test]
 fn target_before_all_backups_is_refused() {
     let all = segments(1, 1..=9);
     for target in [RecoveryTarget::Lsn(Lsn(3 * SEGMENT + 99)), RecoveryTarget::Time(timestamp(BEGAN))] {

@@ -10,7 +10,7 @@ use postgres_model::{
 };
 
 pub use self::prune::Pruned;
-use crate::backup::{Backup, Backups};
+use crate::backup::{Backup, Backups, Chains};
 
 /// Hours of a day.
 const DAY: i64 = 24;
@@ -62,6 +62,7 @@ impl FirstWal {
 ///
 /// - A backup goes when a younger one ended at least `days` ago, and at least `minimum` younger ones
 ///   stay.
+/// - A backup on which one that stays is based, directly or through others, stays, and all younger ones.
 /// - An incomplete backup goes when a complete one is younger. Call this when no backup is being
 ///   written: one that is removed while it is written cannot be completed.
 /// - A segment of WAL goes, on whatever timeline it is, when all its positions are before the begin of
@@ -81,6 +82,7 @@ pub fn plan_retention(
     let (Some(oldest), Some(newest)) = (oldest_kept(&useful, policy, now), useful.last()) else {
         return RetentionPlan::default();
     };
+    let oldest = oldest_needed(&backups.complete, oldest);
     let stays = |backup: &&Backup| age(backup) >= age(oldest);
     let go = backups.complete.iter().filter(|backup| !stays(backup)).map(|backup| backup.id.clone());
     let incomplete = backups.incomplete.iter().filter(|id| **id < newest.id).cloned();
@@ -103,6 +105,17 @@ fn oldest_kept<'a>(useful: &[&'a Backup], policy: RetentionPolicy, now: Timestam
         useful.iter().rposition(covers).unwrap_or_default()
     });
     useful.get(by_days.map_or(by_minimum, |by_days| by_days.min(by_minimum))).copied()
+}
+
+/// Returns the oldest backup that one of the age of `oldest`, or a younger one, needs.
+fn oldest_needed<'a>(complete: &'a [Backup], oldest: &'a Backup) -> &'a Backup {
+    let chains = Chains::new(complete);
+    let mut by_age: Vec<_> = complete.iter().collect();
+    by_age.sort_by_key(|backup| std::cmp::Reverse(age(backup)));
+    by_age.into_iter().fold(oldest, |oldest, backup| {
+        let base = chains.base(backup).filter(|_| age(backup) >= age(oldest));
+        base.filter(|base| age(base) < age(oldest)).unwrap_or(oldest)
+    })
 }
 
 /// Returns the moment some days ago: `None` if it is before all time.

@@ -29,7 +29,8 @@ pub struct Pruned {
 impl Archive {
     /// Removes what a retention found.
     ///
-    /// The manifest of a backup goes first, so a backup that lacks parts is never taken for complete.
+    /// The manifest of a backup goes first, so a backup that lacks parts is never taken for complete. Those of
+    /// younger backups go before those of older ones, on which they can be based.
     /// Then its parts go, and after all of them the WAL. If this is interrupted at any point, repeat it
     /// with this plan or a new one: the result is the same. Timeline histories, the marker, and objects
     /// of other programs stay.
@@ -38,7 +39,7 @@ impl Archive {
     /// Returns an error if the store cannot be reached within the deadline, or denies a deletion.
     pub async fn prune(&self, plan: &RetentionPlan) -> Result<Pruned, ArchiveError> {
         let mut pruned = Pruned::default();
-        for id in &plan.backups {
+        for id in plan.backups.iter().rev() {
             self.store().delete(&self.key(ArchiveObject::BackupManifest(id.clone()))).await?;
             pruned.backups += 1;
         }

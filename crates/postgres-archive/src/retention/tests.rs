@@ -80,6 +80,22 @@ fn incomplete_backup_goes_when_a_complete_one_is_younger() {
 }
 
 #[test]
+fn backups_on_which_others_are_based_stay() {
+    let mut backups = daily(&[9, 8, 7, 3, 1]);
+    let ids: Vec<_> = backups.complete.iter().map(|backup| backup.id.clone()).collect();
+    // The third one is full again.
+    for (number, base) in [(1, 0), (3, 2), (4, 3)] {
+        backups.complete[number].based_on = Some(ids[base].clone());
+    }
+    assert_eq!(result(&backups, policy(None, 1)), (2, Some(3)));
+    assert_eq!(result(&backups, policy(None, 3)), (2, Some(3)));
+    assert_eq!(result(&backups, policy(None, 4)), (0, Some(1)));
+    // One that is needed needs others itself, which are on a branch that was left.
+    backups.complete[2].based_on = Some(ids[0].clone());
+    assert_eq!(result(&backups, policy(None, 1)), (0, Some(1)));
+}
+
+#[test]
 fn unreadable_manifest_keeps_all_wal() {
     let mut backups = daily(&[5, 3]);
     let id = backups.complete[0].id.clone();

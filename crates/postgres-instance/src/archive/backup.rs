@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use postgres_archive::{Archive, ArchiveError, Backup, BackupWriter, ClusterReference, Manifest, StoreError};
 use postgres_model::{
     archive::BackupId,
+    incremental,
     lsn::Lsn,
     report::{BackupPhase, BackupReport},
     version::Version,
@@ -18,15 +19,22 @@ use tokio::{
     time::{sleep, timeout},
 };
 use tokio_util::task::AbortOnDropHandle;
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
 use super::{
     Archiving,
+    base::Base,
     context::{Context, Role},
     failure::failure,
-    label,
+    file_list::FileListReader,
+    label::{self, Label},
 };
-use crate::{configuration::SUPERUSER, programs::Programs, session::Session, status_api::BackupRequest};
+use crate::{
+    configuration::SUPERUSER,
+    programs::{Programs, Streaming},
+    session::Session,
+    status_api::BackupRequest,
+};
 
 /// How long the last segment of a backup may take to be archived.
 pub(super) const LAST_SEGMENT: Duration = Duration::from_mins(10);
@@ -51,6 +59,16 @@ pub(crate) struct BackupTools {
     pub(crate) socket: PathBuf,
     /// Name of the member.
     pub(crate) member: String,
+}
+
+/// A `pg_basebackup` whose output has been read up to the end of the label.
+struct Begun {
+    output: Streaming,
+    label: Label,
+    /// What was read.
+    first: Vec<u8>,
+    /// The backup that it is based on.
+    based_on: Option<BackupId>,
 }
 
 impl RunningBackup {
@@ -139,31 +157,33 @@ impl BackupTools {
     ) -> Result<Manifest> {
         let started_at = Timestamp::now();
         info!(uid = request.uid, "the backup begins");
-        let mut output = self.programs.stream("pg_basebackup", &self.arguments(request))?;
-        let (label, id, data) = {
-            let (label, first) = match label::read(&mut output.stdout).await {
-                Ok(begin) => begin,
-                // The program tells why it ended.
-                Err(error) => return Err(output.ended().await.map_or_else(Into::into, |()| error.into())),
-            };
-            let id = BackupId::new(&started_at.strftime("%Y%m%dT%H%M%SZ").to_string(), label.timeline)?;
-            report.send_modify(|report| report.id = Some(id.to_string()));
-            let tar = Cursor::new(first).chain(&mut output.stdout);
-            let write = BackupWriter::new(archive.clone(), id.clone()).write(tar);
-            let data = tokio::select! {
-                data = write => data,
-                () = self.waited_too_long(report) => bail!(not_archived("the last WAL segment")),
-            };
-            (label, id, data)
+        let server_version = self.server_version().await?;
+        let Begun { mut output, label, first, based_on } =
+            self.begin(request, archive, context, server_version, report).await?;
+        let id = BackupId::new(&started_at.strftime("%Y%m%dT%H%M%SZ").to_string(), label.timeline)?;
+        report.send_modify(|report| {
+            report.id = Some(id.to_string());
+            report.based_on = based_on.as_ref().map(ToString::to_string);
+        });
+        let mut tar = FileListReader::new(Cursor::new(first).chain(&mut output.stdout));
+        let write = BackupWriter::new(archive.clone(), id.clone()).write(&mut tar);
+        let data = tokio::select! {
+            data = write => data?,
+            () = self.waited_too_long(report) => bail!(not_archived("the last WAL segment")),
         };
-        let data = data?;
+        let list = tar.into_list();
         output.ended().await?;
+        let file_list = match list {
+            Some(list) => Some(archive.write_file_list(&id, list).await?),
+            None => None,
+        };
         let size = self.archiving.size_of_segments();
         let (end, timeline) = self.end(archive, &label, size).await?;
         let backup = Backup {
             id,
+            based_on,
             system: archive.system(),
-            server_version: self.server_version().await?,
+            server_version,
             timeline: label.timeline,
             begin_lsn: label.begin,
             end_lsn: end,
@@ -177,12 +197,49 @@ impl BackupTools {
             member: self.member.clone(),
             cluster: ClusterReference { name: context.cluster.clone(), uid: context.cluster_uid.clone() },
         };
-        Ok(Manifest::new(backup, data))
+        Ok(Manifest { file_list, ..Manifest::new(backup, data) })
     }
 
-    fn arguments(&self, request: &BackupRequest) -> Vec<String> {
+    /// Begins an incremental backup if one was asked for and is possible, otherwise a full one.
+    async fn begin(
+        &self,
+        request: &BackupRequest,
+        archive: &Archive,
+        context: &Context,
+        version: Version,
+        report: &watch::Sender<BackupReport>,
+    ) -> Result<Begun> {
+        if !request.incremental {
+            return self.start(request, None, version).await;
+        }
+        let reason = match self.base(archive, context, version).await? {
+            Ok(base) => match self.start(request, Some(&base), version).await {
+                Ok(begun) => return Ok(begun),
+                // For example because the server lacks a summary of the WAL since then.
+                Err(error) => format!("it cannot be based on {}: {error:#}", base.id),
+            },
+            Err(reason) => reason,
+        };
+        warn!(uid = request.uid, reason, "making a full backup instead of an incremental one");
+        report.send_modify(|report| report.full_reason = Some(failure(reason).message));
+        self.start(request, None, version).await
+    }
+
+    /// Starts `pg_basebackup`, and waits for the label.
+    async fn start(&self, request: &BackupRequest, base: Option<&Base>, version: Version) -> Result<Begun> {
+        let mut output = self.programs.stream("pg_basebackup", &self.arguments(request, base, version))?;
+        match label::read(&mut output.stdout).await {
+            Ok((label, first)) => {
+                Ok(Begun { output, label, first, based_on: base.map(|base| base.id.clone()) })
+            }
+            // The program tells why it ended.
+            Err(error) => Err(output.ended().await.map_or_else(Into::into, |()| error.into())),
+        }
+    }
+
+    fn arguments(&self, request: &BackupRequest, base: Option<&Base>, version: Version) -> Vec<String> {
         let checkpoint = if request.immediate_checkpoint { "fast" } else { "spread" };
-        let fixed = ["-D", "-", "--format=tar", "--wal-method=none", "--no-manifest", "--no-password"];
+        let fixed = ["-D", "-", "--format=tar", "--wal-method=none", "--no-password"];
         let fixed = fixed.into_iter().map(str::to_owned);
         let others = [
             format!("--checkpoint={checkpoint}"),
@@ -190,7 +247,10 @@ impl BackupTools {
             format!("--host={}", self.socket.display()),
             format!("--username={SUPERUSER}"),
         ];
-        fixed.chain(others).collect()
+        // Only incremental backups need the list of the files.
+        let no_list = (version.major() < incremental::FIRST_MAJOR).then(|| "--no-manifest".to_owned());
+        let base = base.map(|base| format!("--incremental={}", base.file_list.display()));
+        fixed.chain(others).chain(no_list).chain(base).collect()
     }
 
     async fn server_version(&self) -> Result<Version> {

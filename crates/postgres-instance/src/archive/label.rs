@@ -7,12 +7,12 @@ use std::io;
 use postgres_model::{lsn::Lsn, timeline::TimelineId};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-/// Bytes of a block of a tar stream.
-const BLOCK: usize = 512;
+use super::tar;
+
 /// Most bytes of the file.
-const MAX_LABEL: usize = 16 << 10;
+const MAX_LABEL: u64 = 16 << 10;
 /// Name of the file.
-const NAME: &[u8] = b"backup_label\0";
+const NAME: &[u8] = b"backup_label";
 
 /// Where a base backup begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,10 +26,10 @@ pub(super) struct Label {
 /// # Errors
 /// Returns an error if the stream begins with another file.
 pub(super) async fn read(tar: &mut (impl AsyncRead + Unpin)) -> io::Result<(Label, Vec<u8>)> {
-    let mut bytes = vec![0; BLOCK];
+    let mut bytes = vec![0; tar::BLOCK];
     tar.read_exact(&mut bytes).await?;
     let length = length(&bytes).ok_or_else(|| unexpected("it does not begin with backup_label"))?;
-    let mut content = vec![0; length.next_multiple_of(BLOCK)];
+    let mut content = vec![0; length.next_multiple_of(tar::BLOCK)];
     tar.read_exact(&mut content).await?;
     bytes.extend_from_slice(&content);
     let text = String::from_utf8_lossy(content.get(..length).unwrap_or_default()).into_owned();
@@ -41,11 +41,10 @@ fn unexpected(problem: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("cannot use the output of pg_basebackup: {problem}"))
 }
 
-/// Returns the bytes of the label by its header: the name, and the size in octal digits.
+/// Returns the bytes of the label by its header.
 fn length(header: &[u8]) -> Option<usize> {
-    let digits = header.get(124..135).filter(|_| header.starts_with(NAME))?;
-    let digits = str::from_utf8(digits).ok()?.trim_matches([' ', '\0']);
-    usize::from_str_radix(digits, 8).ok().filter(|length| *length <= MAX_LABEL)
+    let size = tar::size(header).filter(|size| tar::name(header) == NAME && *size <= MAX_LABEL)?;
+    usize::try_from(size).ok()
 }
 
 fn parse(text: &str) -> Option<Label> {
@@ -73,18 +72,9 @@ mod tests {
         CHECKPOINT LOCATION: 0/9000060\nBACKUP METHOD: streamed\nBACKUP FROM: standby\n\
         START TIME: 2026-11-25 02:00:00 GMT\nLABEL: x\nSTART TIMELINE: 3\n";
 
-    fn tar(name: &str, content: &str) -> Vec<u8> {
-        let mut bytes = vec![0; BLOCK];
-        bytes[..name.len()].copy_from_slice(name.as_bytes());
-        bytes[124..136].copy_from_slice(format!("{:011o}\0", content.len()).as_bytes());
-        bytes.extend_from_slice(content.as_bytes());
-        bytes.resize(bytes.len().next_multiple_of(BLOCK), 0);
-        bytes
-    }
-
     #[tokio::test]
     async fn label_is_read_from_the_beginning_of_the_stream() {
-        let stream = tar("backup_label", LABEL);
+        let stream = tar::entry("backup_label", LABEL.as_bytes());
         let (label, bytes) = read(&mut &*[&*stream, b"rest"].concat()).await.unwrap();
         assert_eq!(label, Label { begin: Lsn(0x900_0028), timeline: TimelineId::new(3).unwrap() });
         assert_eq!(bytes, stream);
@@ -92,6 +82,7 @@ mod tests {
 
     #[tokio::test]
     async fn other_streams_are_errors() {
+        let tar = |name, content: &str| tar::entry(name, content.as_bytes());
         for stream in
             [tar("base", LABEL), tar("backup_label", "x"), tar("backup_label", LABEL)[..600].to_vec()]
         {

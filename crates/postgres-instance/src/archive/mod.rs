@@ -18,11 +18,13 @@
 mod ahead;
 mod backup;
 mod backup_end;
+mod base;
 pub(crate) mod client;
 mod connection;
 mod context;
 mod failure;
 mod fetch;
+mod file_list;
 mod keeper;
 mod label;
 mod protocol;
@@ -33,6 +35,7 @@ mod settings;
 mod socket;
 mod source;
 mod state;
+mod tar;
 
 use std::{
     io,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use postgres_model::{
     instance::{Command, Observed, Server, StopMode, Task},
-    slots::name as slot_name,
+    slots::{FIRST_MAJOR, name as slot_name},
     timeline::{TimelineId, stub_histories},
 };
 use tokio::time::sleep;
@@ -232,7 +232,7 @@ impl Instance {
     }
 
     fn synchronizes_slots(&self, cluster: &MemberCluster) -> bool {
-        cluster.synchronizes_slots && self.server.fixed.can_copy_slots
+        cluster.synchronizes_slots && self.server.fixed.major_version >= FIRST_MAJOR
     }
 
     /// Returns the configuration of a standby. One that recovers archives nothing: the WAL is that of

@@ -1,7 +1,8 @@
 //! Restores a base backup into a partial data directory.
 
 use std::{
-    fs::{DirBuilder, File},
+    ffi::OsString,
+    fs::{self, DirBuilder, File},
     os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
     sync::Arc,
@@ -9,15 +10,20 @@ use std::{
 
 use anyhow::{Context, Result, bail, ensure};
 use postgres_archive::{Archive, Restore};
-use postgres_model::{timeline::TimelineId, wal_file::WalFileName};
+use postgres_model::{archive::BackupId, timeline::TimelineId, wal_file::WalFileName};
 use tracing::info;
 
 use super::{Progress, plan::plan, unpack::unpack};
 use crate::{
     archive::{RecoverySettings, Source},
-    control_data,
+    control_data, durable,
     programs::Programs,
 };
+
+/// List of the files of a backup, which a data directory does not have.
+const FILE_LIST: &str = "backup_manifest";
+/// First major version whose `pg_combinebackup` can link files instead of copying them.
+const FIRST_WITH_LINKS: u16 = 18;
 
 /// Restores the backup of a recovery into a new folder. Notes which one, and for which recovery.
 ///
@@ -41,17 +47,68 @@ pub(crate) async fn restore(
         planned.backup.id
     );
     progress.planned(&planned.chosen, planned.recovery);
-    info!(id = %planned.backup.id, segment = %planned.chosen.last, "restoring a backup");
-    let manifest = archive.manifest(&planned.chosen.backup).await?;
-    let created = DirBuilder::new().mode(0o700).create(&folder);
-    created.with_context(|| format!("cannot create {}", folder.display()))?;
-    unpack(archive.read_backup(manifest)?, &folder).await?;
+    let chain = &planned.chain;
+    info!(id = %planned.backup.id, count = chain.len(), segment = %planned.chosen.last, "restoring a backup");
+    create(&folder)?;
+    match &chain[..] {
+        [full] => {
+            download(&archive, full, &folder).await?;
+            let list = folder.join(FILE_LIST);
+            durable::remove(&list).with_context(|| format!("cannot remove {}", list.display()))?;
+        }
+        chain => combine(&archive, chain, &programs, major, &folder).await?,
+    }
     // A backup without WAL has no histories, and the instance reads them before PostgreSQL does.
     for timeline in [planned.backup.timeline, planned.recovery.timeline] {
         restore_history(&archive, timeline, &folder).await?;
     }
     let root = File::open(&folder).with_context(|| format!("cannot open {}", folder.display()))?;
     rustix::fs::syncfs(&root).with_context(|| format!("cannot make {} durable", folder.display()))
+}
+
+fn create(folder: &Path) -> Result<()> {
+    let created = DirBuilder::new().mode(0o700).create(folder);
+    created.with_context(|| format!("cannot create {}", folder.display()))
+}
+
+/// Downloads the data of a backup into a folder.
+async fn download(archive: &Archive, backup: &BackupId, folder: &Path) -> Result<()> {
+    let manifest = archive.manifest(backup).await?;
+    unpack(archive.read_backup(manifest)?, folder).await
+}
+
+/// Downloads the backups of a chain, and combines them in an empty folder.
+///
+/// Needs as much space as all of them, and as the result: from version 18 on, the result takes over files.
+async fn combine(
+    archive: &Archive,
+    chain: &[BackupId],
+    programs: &Programs,
+    major: u16,
+    folder: &Path,
+) -> Result<()> {
+    let (backups, result) = (folder.join("backups"), folder.join("result"));
+    create(&backups)?;
+    let mut arguments: Vec<OsString> = ["--no-sync", "--no-manifest"].map(Into::into).into();
+    if major >= FIRST_WITH_LINKS {
+        arguments.push("--link".into());
+    }
+    arguments.extend(["--output".into(), result.clone().into()]);
+    for backup in chain {
+        let data = backups.join(backup.to_string());
+        create(&data)?;
+        download(archive, backup, &data).await?;
+        arguments.push(data.into());
+    }
+    let arguments: Vec<_> = arguments.iter().map(AsRef::as_ref).collect();
+    programs.output("pg_combinebackup", &arguments).await?;
+    let failed = || format!("cannot move the combined backups to {}", folder.display());
+    fs::remove_dir_all(&backups).with_context(failed)?;
+    for entry in fs::read_dir(&result).with_context(failed)? {
+        let entry = entry.with_context(failed)?;
+        fs::rename(entry.path(), folder.join(entry.file_name())).with_context(failed)?;
+    }
+    fs::remove_dir(&result).with_context(failed)
 }
 
 async fn restore_history(archive: &Archive, timeline: TimelineId, data: &Path) -> Result<()> {

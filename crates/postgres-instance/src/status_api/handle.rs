@@ -38,6 +38,9 @@ pub struct BackupRequest {
     /// Whether to begin with a checkpoint at full speed.
     #[serde(default)]
     pub immediate_checkpoint: bool,
+    /// Whether to copy only what has changed since the newest backup, if that is possible.
+    #[serde(default)]
+    pub incremental: bool,
 }
 
 impl StatusHandle {

@@ -5,6 +5,7 @@
 //! <lineage>/<system identifier>/wal/<timeline>/<file>.zst             WAL
 //! <lineage>/<system identifier>/history/<timeline>.history            timeline histories
 //! <lineage>/<system identifier>/base/<backup>/data.tar.zst.<part>     base backups
+//! <lineage>/<system identifier>/base/<backup>/backup_manifest.zst     list of the files of a base backup
 //! <lineage>/<system identifier>/base/<backup>/manifest.json
 //! ```
 //!
@@ -26,6 +27,8 @@ use crate::{system_identifier::SystemIdentifier, wal_file::WalFileName};
 const COMPRESSED: &str = ".zst";
 /// Name of the data of a base backup, before the number of the part.
 const DATA: &str = "data.tar.zst.";
+/// Name of the list of the files of a base backup.
+const FILE_LIST: &str = "backup_manifest.zst";
 
 /// Key of an object in the store, below the URL of the archive.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -52,6 +55,9 @@ pub enum ArchiveObject {
         /// Number of the part.
         part: u32,
     },
+    /// List of the files of a base backup, as PostgreSQL writes it. An incremental backup needs the list of
+    /// the one that it is based on.
+    BackupFileList(BackupId),
     /// Manifest of a base backup. Created last: without it, the backup is incomplete.
     BackupManifest(BackupId),
 }
@@ -76,6 +82,7 @@ impl fmt::Display for ArchiveObject {
             Self::Marker => f.write_str("cluster.json"),
             Self::Wal(file) => write_wal(file, f),
             Self::BackupData { backup, part } => write!(f, "base/{backup}/{DATA}{part:05}"),
+            Self::BackupFileList(backup) => write!(f, "base/{backup}/{FILE_LIST}"),
             Self::BackupManifest(backup) => write!(f, "base/{backup}/manifest.json"),
         }
     }
@@ -134,6 +141,7 @@ fn parse_backup(key: &str) -> Option<ArchiveObject> {
     let backup = backup.parse().ok()?;
     match file {
         "manifest.json" => Some(ArchiveObject::BackupManifest(backup)),
+        FILE_LIST => Some(ArchiveObject::BackupFileList(backup)),
         _ => Some(ArchiveObject::BackupData { backup, part: parse_part(file.strip_prefix(DATA)?)? }),
     }
 }

@@ -33,6 +33,7 @@ fn objects() -> Vec<(ArchiveObject, &'static str)> {
         (wal("0000000A.history"), "history/0000000A.history"),
         (part(0), "base/20261123T183000Z-00000002/data.tar.zst.00000"),
         (part(123_456), "base/20261123T183000Z-00000002/data.tar.zst.123456"),
+        (ArchiveObject::BackupFileList(backup()), "base/20261123T183000Z-00000002/backup_manifest.zst"),
         (ArchiveObject::BackupManifest(backup()), "base/20261123T183000Z-00000002/manifest.json"),
     ]
 }

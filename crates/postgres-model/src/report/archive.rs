@@ -82,6 +82,12 @@ pub struct BackupReport {
     /// Bytes in the store.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
+    /// Identifier of the backup that it is based on. `None`: it is a full one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub based_on: Option<String>,
+    /// Why it is a full one, although an incremental one was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub full_reason: Option<String>,
     /// Why it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -121,7 +127,9 @@ impl BackupReport {
     pub(super) fn check(&self) -> Result<(), ReportError> {
         check_text("backup.uid", Some(&self.uid), MAX_TEXT)?;
         check_text("backup.error", self.error.as_ref(), MAX_PROBLEM)?;
-        let texts = [&self.id, &self.begin_wal, &self.end_wal, &self.started_at, &self.stopped_at];
+        check_text("backup.fullReason", self.full_reason.as_ref(), MAX_PROBLEM)?;
+        let texts =
+            [&self.id, &self.based_on, &self.begin_wal, &self.end_wal, &self.started_at, &self.stopped_at];
         texts.into_iter().try_for_each(|text| check_text("backup", text.as_ref(), MAX_TEXT))
     }
 }

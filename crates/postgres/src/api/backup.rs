@@ -7,6 +7,11 @@ use serde::{Deserialize, Serialize};
 /// Matches the names of objects.
 const NAME: &str = "self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')";
 
+/// Version 17 is the first that makes incremental backups.
+pub(super) const INCREMENTAL: &str = "!has(self.spec.backup) || !has(self.spec.backup.schedules) \
+     || !self.spec.backup.schedules.exists(schedule, schedule.type == 'Incremental') || !has(self.spec.version) \
+     || (type(self.spec.version) == int ? self.spec.version : int(string(self.spec.version).split('.')[0])) >= 17";
+
 /// backup decides where WAL and base backups are kept, and when backups are made.
 #[derive(KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -156,6 +161,10 @@ pub struct BackupSchedule {
         .message("timeZone must be the name of a time zone, such as Europe/Berlin"))]
     pub time_zone: Option<String>,
 
+    /// type decides what the backups contain. Incremental requires PostgreSQL 17.
+    #[serde(default, rename = "type")]
+    pub backup_type: BackupType,
+
     /// target decides which member makes the backup.
     #[serde(default)]
     pub target: BackupTarget,
@@ -163,6 +172,16 @@ pub struct BackupSchedule {
     /// suspend stops the schedule. It misses nothing meanwhile, and begins again like a new one.
     #[serde(default)]
     pub suspend: bool,
+}
+
+/// What a backup contains.
+#[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum BackupType {
+    /// All data.
+    #[default]
+    Full,
+    /// What has changed since the newest backup. A recovery needs that one too.
+    Incremental,
 }
 
 /// Member that makes a backup.

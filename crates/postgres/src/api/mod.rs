@@ -34,8 +34,8 @@ use std::collections::BTreeMap;
 
 pub use adoption::{AdoptionStatus, FormerVolumes};
 pub use backup::{
-    Backup, BackupCredentials, BackupRetention, BackupSchedule, BackupStore, BackupTarget, SecretKey,
-    WalArchiving,
+    Backup, BackupCredentials, BackupRetention, BackupSchedule, BackupStore, BackupTarget, BackupType,
+    SecretKey, WalArchiving,
 };
 pub use bootstrap::{Bootstrap, Initdb};
 pub use network::NetworkAccess;
@@ -84,6 +84,8 @@ pub use updates::{PrimaryUpdate, Updates};
         .message("spec.replicationSlots.synchronizeLogical requires PostgreSQL 17 or newer"),
     validation = Rule::new(slots::WAL_LEVEL)
         .message("spec.parameters.wal_level must be logical if spec.replicationSlots.synchronizeLogical is true"),
+    validation = Rule::new(backup::INCREMENTAL)
+        .message("spec.backup.schedules: the type Incremental requires PostgreSQL 17 or newer"),
     validation = Rule::new(databases::NOT_THE_OWNER)
         .message("spec.roles must not contain the role of spec.bootstrap.initdb.owner, which the manager looks after"),
     validation = Rule::new(databases::APPLICATION)

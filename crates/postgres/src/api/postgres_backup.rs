@@ -6,7 +6,7 @@ use postgres_model::{lsn::Lsn, system_identifier::SystemIdentifier, timeline::Ti
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{BackupStore, BackupTarget};
+use super::{BackupStore, BackupTarget, BackupType};
 
 /// spec describes a base backup. It cannot be changed.
 #[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -23,6 +23,7 @@ use super::{BackupStore, BackupTarget};
     doc = "Base backup of a PostgresCluster",
     printcolumn(name = "Cluster", type_ = "string", json_path = ".spec.clusterRef.name"),
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
+    printcolumn(name = "Type", type_ = "string", json_path = ".spec.type"),
     printcolumn(name = "Member", type_ = "string", json_path = ".status.member"),
     printcolumn(name = "Bytes", type_ = "integer", json_path = ".status.bytes"),
     printcolumn(name = "Stopped", type_ = "date", json_path = ".status.stoppedAt"),
@@ -35,6 +36,11 @@ use super::{BackupStore, BackupTarget};
 pub struct PostgresBackupSpec {
     /// clusterRef names the PostgresCluster, in the same namespace.
     pub cluster_ref: ClusterRef,
+
+    /// type decides what the backup contains. Where an incremental backup cannot be made, a full one is, and
+    /// status.fullReason says why.
+    #[serde(default, rename = "type")]
+    pub backup_type: BackupType,
 
     /// target decides which member makes the backup.
     #[serde(default)]
@@ -116,6 +122,15 @@ pub struct PostgresBackupStatus {
     /// key is the identifier of the backup in the object store.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub key: String,
+
+    /// basedOn is the identifier in the object store of the backup on which this one is based. A full backup
+    /// has none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub based_on: String,
+
+    /// fullReason says why the backup is a full one, although its type is Incremental.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub full_reason: String,
 
     /// error says why the backup failed, or what it waits for.
     #[serde(default, skip_serializing_if = "String::is_empty")]

@@ -71,6 +71,7 @@ impl BackupObjects {
         let cluster = owner.cluster.name_any();
         let spec = PostgresBackupSpec {
             cluster_ref: ClusterRef { name: cluster.clone() },
+            backup_type: schedule.backup_type,
             target: schedule.target,
             immediate_checkpoint: false,
         };

@@ -9,7 +9,8 @@ use operator_core::kind::uid;
 
 use crate::{
     api::{
-        BackupTarget, ClusterRef, PostgresBackup, PostgresBackupPhase, PostgresBackupSpec, PostgresCluster,
+        BackupTarget, BackupType, ClusterRef, PostgresBackup, PostgresBackupPhase, PostgresBackupSpec,
+        PostgresCluster,
     },
     membership::Membership,
 };
@@ -80,6 +81,7 @@ pub(super) fn number(cluster: &PostgresCluster, other: &str) -> Option<u32> {
 pub(super) fn spec(cluster: &PostgresCluster) -> PostgresBackupSpec {
     PostgresBackupSpec {
         cluster_ref: ClusterRef { name: cluster.name_any() },
+        backup_type: BackupType::Full,
         target: BackupTarget::PreferStandby,
         immediate_checkpoint: true,
     }

@@ -13,8 +13,8 @@ use postgres_model::{
 use super::status::{complete, describe, failed};
 use crate::{
     api::{
-        BackupStore, BackupTarget, PostgresBackup, PostgresBackupPhase as Phase, PostgresBackupStatus,
-        PostgresCluster,
+        BackupStore, BackupTarget, BackupType, PostgresBackup, PostgresBackupPhase as Phase,
+        PostgresBackupStatus, PostgresCluster,
     },
     membership::{Membership, Serial},
 };
@@ -43,6 +43,8 @@ pub(crate) enum Request {
         uid: String,
         /// Whether to begin with a checkpoint at full speed.
         immediate_checkpoint: bool,
+        /// Whether to copy only what has changed, if that is possible.
+        incremental: bool,
     },
     /// Finish this WAL file, if it is the present one.
     SwitchWal(String),
@@ -68,7 +70,8 @@ impl Inputs<'_> {
         match report.backup.as_ref().filter(|reported| reported.uid == uid(backup)) {
             None if status.phase == Phase::Pending => {
                 let immediate_checkpoint = backup.spec.immediate_checkpoint;
-                Some((serial, Request::Backup { uid: uid(backup), immediate_checkpoint }))
+                let incremental = backup.spec.backup_type == BackupType::Incremental;
+                Some((serial, Request::Backup { uid: uid(backup), immediate_checkpoint, incremental }))
             }
             Some(BackupReport { phase: BackupPhase::WaitingForWal, end_wal: Some(file), .. }) => {
                 let primary = self.membership.failover.current.as_ref()?;

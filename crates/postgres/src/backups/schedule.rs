@@ -53,13 +53,14 @@ pub(super) fn name(cluster: &str, schedule: &str, time: Timestamp) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::BackupTarget;
+    use crate::api::{BackupTarget, BackupType};
 
     fn schedule(cron: &str, zone: Option<&str>) -> BackupSchedule {
         BackupSchedule {
             name: "daily".to_owned(),
             cron: cron.to_owned(),
             time_zone: zone.map(str::to_owned),
+            backup_type: BackupType::default(),
             target: BackupTarget::default(),
             suspend: false,
         }

@@ -71,6 +71,8 @@ pub(super) fn describe(
         stopped_at: time(&report.stopped_at),
         bytes: report.bytes.map(|bytes| bytes.try_into().unwrap_or(i64::MAX)),
         key: text(&report.id),
+        based_on: text(&report.based_on),
+        full_reason: text(&report.full_reason),
         ..status
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use anyhow::{Context, Result};
 use operator_core::conditions::find;
 use postgres::{PostgresClusterStatus, Role, SWITCHOVER};
-use postgres_processes::{Database, Member, program_folder, run_as_postgres};
+use postgres_processes::{Database, Member, major_version};
 use rustix::process::Signal;
 use serde_json::json;
 
@@ -17,12 +17,7 @@ use crate::{
 
 /// Returns whether PostgreSQL can copy logical slots.
 fn can_copy_slots() -> bool {
-    let postgres = program_folder().unwrap().join("postgres").display().to_string();
-    let folder = tempfile::tempdir().unwrap();
-    let version = run_as_postgres(folder.path(), &postgres, &["--version"]).unwrap();
-    let major =
-        version.split_whitespace().nth(2).unwrap().split(|letter: char| !letter.is_ascii_digit()).next();
-    major.unwrap().parse::<u16>().unwrap() >= 17
+    major_version().unwrap() >= 17
 }
 
 /// Creates a PostgresCluster whose logical slots are copied, with a role for subscribers.

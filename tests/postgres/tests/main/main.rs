@@ -22,6 +22,7 @@ mod fencing;
 mod full_disk;
 mod hibernation;
 mod import;
+mod incremental_backups;
 mod interruptions;
 mod ledger;
 mod life;

@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// Returns `spec.bootstrap` of a cluster that recovers from the archive of a database.
-async fn bootstrap(store: &ObjectStore, source: &Database, target: Value) -> Result<Value> {
+pub(crate) async fn bootstrap(store: &ObjectStore, source: &Database, target: Value) -> Result<Value> {
     let api: Api<PostgresCluster> = source.kubelet.api();
     let uid = api.get("db").await?.uid().context("no UID")?;
     let mut object_store = store.backup()["objectStore"].clone();
@@ -33,7 +33,7 @@ async fn bootstrap(store: &ObjectStore, source: &Database, target: Value) -> Res
 }
 
 /// Creates a cluster in a namespace of its own.
-async fn recover(store: &ObjectStore, spec: Value) -> Result<Database> {
+pub(crate) async fn recover(store: &ObjectStore, spec: Value) -> Result<Database> {
     let database = Database::prepare().await?;
     store.create_secret(&database.kubelet, None).await?;
     database.create(spec).await?;
@@ -41,7 +41,7 @@ async fn recover(store: &ObjectStore, spec: Value) -> Result<Database> {
 }
 
 /// Returns the number of rows in the ledger.
-async fn count(database: &mut Database) -> Result<i64> {
+pub(crate) async fn count(database: &mut Database) -> Result<i64> {
     let client = connect(database.primary()?).await?;
     Ok(client.query_one("SELECT count(*) FROM ledger", &[]).await?.get(0))
 }
