@@ -70,7 +70,7 @@ impl Member {
         }
         let volume = place.folder.join("volume");
         let volume = place.volume.map(|mebibytes| Volume::mount(&volume, mebibytes)).transpose()?;
-        copy_program(program, &place.folder.join("ensemble-instance"))?;
+        link_program(program, &place.folder.join("ensemble-instance"))?;
         fs::set_permissions(&place.folder, fs::Permissions::from_mode(0o700))?;
         give(&place.folder, user()?)?;
         Ok(Self {
@@ -254,9 +254,14 @@ impl Drop for Member {
     }
 }
 
-/// Copies a program. Another process does it: a file that this one has open for writing can be
-/// inherited by a process that another test starts, and can then not be executed.
-fn copy_program(from: &Path, to: &Path) -> Result<()> {
+/// Puts a program where the user of PostgreSQL finds it: a link, or a copy on another file system.
+///
+/// Another process copies it: a file that this one has open for writing can be inherited by a process that
+/// another test starts, and can then not be executed.
+fn link_program(from: &Path, to: &Path) -> Result<()> {
+    if fs::hard_link(from, to).is_ok() {
+        return Ok(());
+    }
     let status = Command::new("install").args(["--mode=755"]).args([from, to]).status();
     let is_copied = status.with_context(|| format!("cannot copy {}", from.display()))?.success();
     ensure!(is_copied, "cannot copy {} to {}", from.display(), to.display());
