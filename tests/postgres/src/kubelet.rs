@@ -33,7 +33,7 @@ use tempfile::TempDir;
 use crate::{
     api_proxy::ApiProxy,
     http,
-    member::{LEASE_SECONDS, Member, Place, give, user},
+    member::{LEASE_SECONDS, Member, Place, copy_program, give, user},
 };
 
 /// How long a condition may take to hold.
@@ -92,6 +92,9 @@ impl Kubelet {
         let client = harness.cluster.client().await?;
         let folder = tempfile::Builder::new().prefix("postgres-").tempdir()?;
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755))?;
+        // The user of PostgreSQL may not be able to read the original. One copy suffices for all members.
+        let copy = folder.path().join("ensemble-instance");
+        copy_program(&program, &copy)?;
         let config = harness.cluster.config().await?;
         let server = config.cluster_url.authority().context("the API server has no address")?.to_string();
         let network = NAMESPACES.fetch_add(1, Ordering::Relaxed);
@@ -102,7 +105,7 @@ impl Kubelet {
             volumes: BTreeMap::new(),
             lease_seconds: LEASE_SECONDS,
             client,
-            program,
+            program: copy,
             folder,
             server,
             network,

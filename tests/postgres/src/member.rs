@@ -62,7 +62,7 @@ pub(crate) struct Place {
 }
 
 impl Member {
-    /// Creates a member whose Pod does not run yet. `program` is the instance manager.
+    /// Creates a member whose Pod does not run yet. `program` is the instance manager, on the same file system.
     pub(crate) fn new(place: Place, program: &Path) -> Result<Self> {
         for name in ["volume", "sockets"] {
             let folder = place.folder.join(name);
@@ -70,7 +70,9 @@ impl Member {
         }
         let volume = place.folder.join("volume");
         let volume = place.volume.map(|mebibytes| Volume::mount(&volume, mebibytes)).transpose()?;
-        link_program(program, &place.folder.join("ensemble-instance"))?;
+        let own = place.folder.join("ensemble-instance");
+        fs::hard_link(program, &own)
+            .with_context(|| format!("cannot link {} as {}", program.display(), own.display()))?;
         fs::set_permissions(&place.folder, fs::Permissions::from_mode(0o700))?;
         give(&place.folder, user()?)?;
         Ok(Self {
@@ -254,14 +256,9 @@ impl Drop for Member {
     }
 }
 
-/// Puts a program where the user of PostgreSQL finds it: a link, or a copy on another file system.
-///
-/// Another process copies it: a file that this one has open for writing can be inherited by a process that
-/// another test starts, and can then not be executed.
-fn link_program(from: &Path, to: &Path) -> Result<()> {
-    if fs::hard_link(from, to).is_ok() {
-        return Ok(());
-    }
+/// Copies a program. Another process does it: a file that this one has open for writing can be
+/// inherited by a process that another test starts, and can then not be executed.
+pub(crate) fn copy_program(from: &Path, to: &Path) -> Result<()> {
     let status = Command::new("install").args(["--mode=755"]).args([from, to]).status();
     let is_copied = status.with_context(|| format!("cannot copy {}", from.display()))?.success();
     ensure!(is_copied, "cannot copy {} to {}", from.display(), to.display());
