@@ -39,6 +39,7 @@ fn program() -> Result<PathBuf> {
     if !is_installed(&program) {
         eprintln!("installing mdBook {VERSION} ...");
         let mut cargo = cargo_in(&workspace());
+        cargo.env("CARGO_PROFILE_DEV_DEBUG", "0");
         // Without optimization: it takes half as long to build, and the book is built in a second.
         cargo.args([
             "install",

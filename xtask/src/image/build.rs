@@ -25,7 +25,7 @@ const SEPARATOR: &str = "\u{1f}";
 pub(crate) enum Profile {
     /// As released.
     Release,
-    /// For tests: built in a fraction of the time, but larger and slower.
+    /// For tests: as other test programs, built in a fraction of the time, but larger and slower.
     Test,
 }
 
@@ -34,7 +34,7 @@ impl Profile {
     fn name(self) -> &'static str {
         match self {
             Self::Release => "release",
-            Self::Test => "test-image",
+            Self::Test => "dev",
         }
     }
 }
@@ -91,6 +91,7 @@ fn write_list(platform: Platform, packages: &Packages, folder: &Path) -> Result<
 fn flags(packages: &Packages, profile: Profile, folder: &Path) -> Result<Vec<String>> {
     let mut flags = vec!["-Ctarget-feature=+crt-static".to_owned()];
     if profile == Profile::Test {
+        flags.push("-Cstrip=symbols".to_owned());
         return Ok(flags);
     }
     let remap = |from: &Path, to: &str| format!("--remap-path-prefix={}={to}", from.display());
