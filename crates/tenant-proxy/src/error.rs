@@ -51,7 +51,7 @@ pub enum ProxyError {
 impl ProxyError {
     fn status(&self) -> StatusCode {
         match self {
-            Self::Refused(_) => StatusCode::BAD_REQUEST,
+            Self::Refused(_) | Self::Upstream(UpstreamError::BrokenRequest(_)) => StatusCode::BAD_REQUEST,
             Self::Credential(_) | Self::Certificate(CertificateError::Ended) => StatusCode::UNAUTHORIZED,
             Self::Certificate(_) => StatusCode::FORBIDDEN,
             Self::NotFound(_) => StatusCode::NOT_FOUND,
@@ -60,7 +60,6 @@ impl ProxyError {
             Self::NoPages(_) => StatusCode::GONE,
             Self::Upstream(UpstreamError::Timeout(_)) => StatusCode::GATEWAY_TIMEOUT,
             Self::Upstream(UpstreamError::SlowRequest(_)) => StatusCode::REQUEST_TIMEOUT,
-            Self::Upstream(UpstreamError::BrokenRequest(_)) => StatusCode::BAD_REQUEST,
             Self::Upstream(_) | Self::Unreadable(_) => StatusCode::BAD_GATEWAY,
         }
     }

@@ -28,6 +28,7 @@ pub(super) mod optional_text {
 
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
+    #[expect(clippy::ref_option, reason = "serde passes a reference")]
     pub(in super::super) fn serialize<T: Display, S: Serializer>(
         value: &Option<T>,
         serializer: S,

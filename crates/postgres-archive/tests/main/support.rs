@@ -157,6 +157,7 @@ pub(crate) fn backup(timeline: u32, number: u64, second: i64) -> Backup {
     let timeline = self::timeline(timeline);
     let segment = segment(timeline.get(), number);
     Backup {
+        based_on: None,
         id: BackupId::new(&stopped_at.strftime("%Y%m%dT%H%M%SZ").to_string(), timeline).unwrap(),
         system: SYSTEM,
         server_version: "17.6".parse().unwrap(),

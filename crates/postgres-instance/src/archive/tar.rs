@@ -14,7 +14,8 @@ pub(super) fn size(header: &[u8]) -> Option<u64> {
     let field = header.get(124..136)?;
     if let [0x80, binary @ ..] = field {
         let (zeros, number) = binary.split_at_checked(3)?;
-        return zeros.iter().all(|byte| *byte == 0).then(|| u64::from_be_bytes(number.try_into().ok()?))?;
+        let number = number.try_into().ok().filter(|_| zeros.iter().all(|byte| *byte == 0));
+        return number.map(u64::from_be_bytes);
     }
     let digits = str::from_utf8(field).ok()?.trim_matches([' ', '\0']);
     u64::from_str_radix(digits, 8).ok()

@@ -16,7 +16,7 @@ const MAX_BYTES: usize = 64 << 10;
 /// Bytes of all bodies that are kept at once.
 const MAX_TOTAL_BYTES: usize = 32 << 20;
 /// Timeout of reading a body that is kept. The API server has the same for requests.
-const READ_TIMEOUT: Duration = Duration::from_secs(60);
+const READ_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Memory for kept bodies.
 #[derive(Clone)]
