@@ -216,10 +216,10 @@ impl Builder {
     }
 }
 
-/// Isolates the build from the caller's Go settings and keeps its temporary files in `work`.
+/// Isolates the build from the caller's Go settings and keeps its temporary files in `work`. Go's own build cache is
+/// used: other programs share some libraries of Kubernetes.
 fn environment(work: &Path) -> Vec<(String, String)> {
     let tmp = work.join("tmp").display().to_string();
-    let cache = work.join("cache").display().to_string();
     [
         ("CGO_ENABLED", "0"),
         ("GOTOOLCHAIN", "local"),
@@ -228,7 +228,6 @@ fn environment(work: &Path) -> Vec<(String, String)> {
         ("GOOS", ""),
         ("GOARCH", ""),
         ("GOTMPDIR", tmp.as_str()),
-        ("GOCACHE", cache.as_str()),
     ]
     .map(|(name, value)| (name.to_owned(), value.to_owned()))
     .into()

@@ -30,7 +30,8 @@ pub static VALE: Tool = Tool {
 /// CoreDNS, the DNS server of clusters with real nodes.
 pub static COREDNS: Tool = Tool {
     module: "github.com/coredns/coredns",
-    package: "github.com/coredns/coredns",
+    // Its own program, with fewer plugins.
+    package: ".",
     ..Tool::new("coredns", include_str!("../modules/coredns/go.mod"))
 };
 
