@@ -3,6 +3,7 @@
 use std::{
     ffi::OsString,
     fs::{self, DirBuilder, File},
+    io,
     os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
     sync::Arc,
@@ -11,6 +12,7 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 use postgres_archive::{Archive, Restore};
 use postgres_model::{archive::BackupId, timeline::TimelineId, wal_file::WalFileName};
+use tokio::task::spawn_blocking;
 use tracing::info;
 
 use super::{Progress, plan::plan, unpack::unpack};
@@ -102,13 +104,20 @@ async fn combine(
     }
     let arguments: Vec<_> = arguments.iter().map(AsRef::as_ref).collect();
     programs.output("pg_combinebackup", &arguments).await?;
-    let failed = || format!("cannot move the combined backups to {}", folder.display());
-    fs::remove_dir_all(&backups).with_context(failed)?;
-    for entry in fs::read_dir(&result).with_context(failed)? {
-        let entry = entry.with_context(failed)?;
-        fs::rename(entry.path(), folder.join(entry.file_name())).with_context(failed)?;
+    let target = folder.to_owned();
+    let moved = spawn_blocking(move || replace(&backups, &result, &target)).await;
+    let moved = moved.context("the task was cancelled")?;
+    moved.with_context(|| format!("cannot move the combined backups to {}", folder.display()))
+}
+
+/// Deletes the backups, and moves the result into the folder.
+fn replace(backups: &Path, result: &Path, folder: &Path) -> io::Result<()> {
+    fs::remove_dir_all(backups)?;
+    for entry in fs::read_dir(result)? {
+        let entry = entry?;
+        fs::rename(entry.path(), folder.join(entry.file_name()))?;
     }
-    fs::remove_dir(&result).with_context(failed)
+    fs::remove_dir(result)
 }
 
 async fn restore_history(archive: &Archive, timeline: TimelineId, data: &Path) -> Result<()> {
