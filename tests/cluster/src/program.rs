@@ -73,12 +73,13 @@ fn build(package: &str, program: &str, release: bool) -> Result<PathBuf> {
     }
     let output = cargo.stderr(Stdio::inherit()).output().context("run cargo")?;
     ensure!(output.status.success(), "cannot build {program}; see the errors of cargo above");
-    executable(&String::from_utf8_lossy(&output.stdout))
+    executables(&String::from_utf8_lossy(&output.stdout))
+        .pop()
         .with_context(|| format!("cargo reported no executable for {program}"))
 }
 
-/// Returns the last executable in cargo's JSON messages.
-pub fn executable(messages: &str) -> Option<PathBuf> {
-    let mut messages = messages.lines().rev().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    messages.find_map(|message| message.get("executable")?.as_str().map(PathBuf::from))
+/// Returns the executables in cargo's JSON messages.
+pub fn executables(messages: &str) -> Vec<PathBuf> {
+    let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    messages.filter_map(|message| message.get("executable")?.as_str().map(PathBuf::from)).collect()
 }

@@ -71,7 +71,9 @@ impl Tool {
 
     /// Returns the version that the Go module pins.
     fn version(&self) -> Result<&'static str> {
-        let mut required = self.go_mod.lines().filter_map(|line| line.trim().strip_prefix(self.module));
+        let lines = self.go_mod.lines().map(str::trim);
+        let lines = lines.map(|line| line.strip_prefix("require ").unwrap_or(line));
+        let mut required = lines.filter_map(|line| line.strip_prefix(self.module));
         required
             .find_map(|rest| rest.strip_prefix(' ')?.split(' ').next())
             .with_context(|| format!("go.mod does not pin {}", self.module))

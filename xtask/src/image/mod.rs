@@ -110,12 +110,14 @@ fn build_archive(
     let mut images = Vec::new();
     for (platform, packages) in builds {
         let toolchain = toolchain::toolchain(*platform)?;
-        let mut entries = Vec::new();
-        for packages in packages {
-            let folder = folder.unwrap_or(&packages.target_folder);
-            let content = build::program(*platform, packages, profile, folder)?;
-            entries.push(Entry { path: packages.program.name, mode: 0o755, content });
-        }
+        let [first, ..] = packages;
+        let folder = folder.unwrap_or(&first.target_folder);
+        let programs = build::programs(*platform, packages, profile, folder)?;
+        let mut entries: Vec<_> = packages
+            .iter()
+            .zip(programs)
+            .map(|(packages, content)| Entry { path: packages.program.name, mode: 0o755, content })
+            .collect();
         entries.push(Entry {
             path: ca_certificates::PATH,
             mode: 0o644,
