@@ -183,13 +183,13 @@ async fn unreadable_manifests_do_not_hide_others() {
         place.back_up(backup, b"tar").await;
     }
     let manifest = |id| place.stored(&format!("base/{id}/manifest.json"));
-    fs::write(manifest(&later.id), r#"{"version":2}"#).unwrap();
+    fs::write(manifest(&later.id), r#"{"version":3}"#).unwrap();
     fs::write(manifest(&damaged.id), "{}").unwrap();
     fs::write(manifest(&large.id), vec![b' '; (16 << 20) + 1]).unwrap();
     let backups = place.archive.backups().await.unwrap();
     assert_eq!(backups.complete.iter().map(|backup| &backup.id).collect::<Vec<_>>(), [&good.id]);
     let errors: Vec<_> = backups.unreadable.iter().map(|backup| backup.error.to_string()).collect();
-    assert!(errors[0].contains("version 2"), "{errors:?}");
+    assert!(errors[0].contains("version 3"), "{errors:?}");
     assert!(errors[1].contains("damaged"), "{errors:?}");
     assert!(errors[2].contains("more than 16777216 bytes"), "{errors:?}");
 }
