@@ -36,7 +36,7 @@ impl Profile {
     fn name(self) -> &'static str {
         match self {
             Self::Release => "release",
-            Self::Test => "dev",
+            Self::Test => "test-image",
         }
     }
 }
