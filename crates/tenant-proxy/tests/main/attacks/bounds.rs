@@ -62,7 +62,7 @@ async fn slow_heads_and_slow_bodies_leave_room() {
         assert!(read_all(stream).await.is_empty(), "the oldest connections without a request are closed");
     }
     for stream in &mut bodies {
-        setup.write(stream, &[b'x'; BODY - 1]).await;
+        setup.write(stream, &vec![b'x'; BODY - 1]).await;
         assert_eq!(Response::parse(&read_all(stream).await).status, 200, "a request in progress stays");
     }
 }
