@@ -12,7 +12,7 @@ use kube::runtime::wait::{Condition, await_condition};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Shortest and longest time between two polls.
+/// Shortest and longest time between two polls, unless a probe takes long.
 const POLL: (Duration, Duration) = (Duration::from_millis(25), Duration::from_millis(250));
 /// The time between two polls is this part of the time waited so far. A poll can start a program:
 /// fewer of them leave the processor to what the test waits for.

@@ -3,20 +3,18 @@
 use std::io::{self, Write};
 
 use bytes::{Buf, Bytes};
-use object_store::PutPayload;
 use postgres_model::archive::{ArchiveObject, BackupId};
 
 use super::{
     manifest::{Manifest, Part},
     reader::verified,
+    writer::put,
 };
 use crate::{
     archive::Archive,
     blocking::blocking,
-    checksum::Checksum,
-    compression::{Decompressor, Pieces, encoder},
+    compression::{Decompressor, encoder},
     error::{ArchiveError, Damage},
-    store::Content,
 };
 
 /// Most bytes of a list: about 400,000 files.
@@ -31,13 +29,7 @@ impl Archive {
         let key = self.key(ArchiveObject::BackupFileList(id.clone()));
         let compressed = blocking(&key, move || compress(&list)).await?;
         let compressed = compressed.map_err(|source| ArchiveError::Stream { backup: id.clone(), source })?;
-        let part = Part {
-            bytes: u64::try_from(compressed.len()).unwrap_or(u64::MAX),
-            sha256: Checksum::of(&compressed),
-        };
-        let content = Content { payload: PutPayload::from_bytes(compressed), checksum: part.sha256 };
-        self.store().put(&key, &content).await?;
-        Ok(part)
+        put(self, &key, compressed).await
     }
 
     /// Reads the list of the files of a backup: `None` if it has none.
@@ -54,9 +46,9 @@ impl Archive {
 }
 
 fn compress(list: &[u8]) -> io::Result<Bytes> {
-    let mut encoder = encoder(Pieces::default())?;
+    let mut encoder = encoder(Vec::new())?;
     encoder.write_all(list)?;
-    Ok(encoder.finish()?.into_inner().concat().into())
+    Ok(encoder.finish()?.into())
 }
 
 fn decompress(mut compressed: Bytes) -> io::Result<Vec<u8>> {
@@ -67,8 +59,7 @@ fn decompress(mut compressed: Bytes) -> io::Result<Vec<u8>> {
         if list.len() > MAX_FILE_LIST_BYTES {
             return Err(io::Error::other(format!("more than {MAX_FILE_LIST_BYTES} bytes")));
         }
-        let is_empty = piece.is_empty();
-        if is_empty && !compressed.has_remaining() {
+        if piece.is_empty() && !compressed.has_remaining() {
             let is_whole = decompressor.is_finished();
             return if is_whole { Ok(list) } else { Err(io::ErrorKind::UnexpectedEof.into()) };
         }

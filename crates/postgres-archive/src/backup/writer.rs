@@ -111,20 +111,25 @@ impl BackupWriter {
         let number =
             number.ok_or_else(|| ArchiveError::TooManyParts { backup: self.id.clone(), limit: MAX_PARTS })?;
         let key = self.archive.key(ArchiveObject::BackupData { backup: self.id.clone(), part: number });
-        let part = Bytes::from(part);
-        let hashed = part.clone();
-        let checksum = blocking(&key, move || Checksum::of(&hashed)).await?;
-        let bytes = u64::try_from(part.len()).unwrap_or_default();
-        let content = Content { payload: PutPayload::from_bytes(part), checksum };
-        self.archive.store().put(&key, &content).await?;
-        data.stored_bytes += bytes;
-        data.parts.push(Part { bytes, sha256: checksum });
+        let part = put(&self.archive, &key, part.into()).await?;
+        data.stored_bytes += part.bytes;
+        data.parts.push(part);
         Ok(())
     }
 
     fn stream_error(&self, source: io::Error) -> ArchiveError {
         ArchiveError::Stream { backup: self.id.clone(), source }
     }
+}
+
+/// Writes an object of a backup. Returns its length and its checksum.
+pub(super) async fn put(archive: &Archive, key: &str, bytes: Bytes) -> Result<Part, ArchiveError> {
+    let hashed = bytes.clone();
+    let checksum = blocking(key, move || Checksum::of(&hashed)).await?;
+    let part = Part { bytes: u64::try_from(bytes.len()).unwrap_or_default(), sha256: checksum };
+    let content = Content { payload: PutPayload::from_bytes(bytes), checksum };
+    archive.store().put(key, &content).await?;
+    Ok(part)
 }
 
 /// Compressed data that is cut into parts.

@@ -62,7 +62,7 @@ pub(crate) struct BackupTools {
 }
 
 /// A `pg_basebackup` whose output has been read up to the end of the label.
-struct Begun {
+struct BaseBackupStream {
     output: Streaming,
     label: Label,
     /// What was read.
@@ -158,8 +158,8 @@ impl BackupTools {
         let started_at = Timestamp::now();
         info!(uid = request.uid, "the backup begins");
         let server_version = self.server_version().await?;
-        let Begun { mut output, label, first, based_on } =
-            self.begin(request, archive, context, server_version, report).await?;
+        let BaseBackupStream { mut output, label, first, based_on } =
+            self.start_as_requested(request, archive, context, server_version, report).await?;
         let id = BackupId::new(&started_at.strftime("%Y%m%dT%H%M%SZ").to_string(), label.timeline)?;
         report.send_modify(|report| {
             report.id = Some(id.to_string());
@@ -200,25 +200,25 @@ impl BackupTools {
         Ok(Manifest { file_list, ..Manifest::new(backup, data) })
     }
 
-    /// Begins an incremental backup if one was asked for and is possible, otherwise a full one.
-    async fn begin(
+    /// Starts an incremental backup if one was asked for and is possible, otherwise a full one.
+    async fn start_as_requested(
         &self,
         request: &BackupRequest,
         archive: &Archive,
         context: &Context,
         version: Version,
         report: &watch::Sender<BackupReport>,
-    ) -> Result<Begun> {
+    ) -> Result<BaseBackupStream> {
         if !request.incremental {
             return self.start(request, None, version).await;
         }
-        let reason = match self.base(archive, context, version).await? {
+        let reason = match self.base(archive, context, version).await {
             Ok(base) => match self.start(request, Some(&base), version).await {
-                Ok(begun) => return Ok(begun),
+                Ok(stream) => return Ok(stream),
                 // For example because the server lacks a summary of the WAL since then.
                 Err(error) => format!("it cannot be based on {}: {error:#}", base.id),
             },
-            Err(reason) => reason,
+            Err(reason) => format!("{reason:#}"),
         };
         warn!(uid = request.uid, reason, "making a full backup instead of an incremental one");
         report.send_modify(|report| report.full_reason = Some(failure(reason).message));
@@ -226,11 +226,16 @@ impl BackupTools {
     }
 
     /// Starts `pg_basebackup`, and waits for the label.
-    async fn start(&self, request: &BackupRequest, base: Option<&Base>, version: Version) -> Result<Begun> {
+    async fn start(
+        &self,
+        request: &BackupRequest,
+        base: Option<&Base>,
+        version: Version,
+    ) -> Result<BaseBackupStream> {
         let mut output = self.programs.stream("pg_basebackup", &self.arguments(request, base, version))?;
         match label::read(&mut output.stdout).await {
             Ok((label, first)) => {
-                Ok(Begun { output, label, first, based_on: base.map(|base| base.id.clone()) })
+                Ok(BaseBackupStream { output, label, first, based_on: base.map(|base| base.id.clone()) })
             }
             // The program tells why it ended.
             Err(error) => Err(output.ended().await.map_or_else(Into::into, |()| error.into())),

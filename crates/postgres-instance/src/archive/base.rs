@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail, ensure};
 use postgres_archive::{Archive, Chains};
 use postgres_model::{archive::BackupId, incremental, version::Version};
 
@@ -32,44 +32,36 @@ impl Drop for Base {
 }
 
 impl BackupTools {
-    /// Returns the newest backup on the history of the database, or the reason why an incremental one cannot be
-    /// based on it.
-    pub(super) async fn base(
-        &self,
-        archive: &Archive,
-        context: &Context,
-        version: Version,
-    ) -> Result<Result<Base, String>> {
+    /// Returns the newest backup on the history of the database.
+    ///
+    /// # Errors
+    /// Returns the reason why an incremental backup cannot be based on it.
+    pub(super) async fn base(&self, archive: &Archive, context: &Context, version: Version) -> Result<Base> {
         if version.major() < incremental::FIRST_MAJOR {
             let first = incremental::FIRST_MAJOR;
-            return Ok(Err(format!(
-                "PostgreSQL {version} has no incremental backups, and {first} is the first"
-            )));
+            bail!("PostgreSQL {version} has no incremental backups, and {first} is the first");
         }
         let (Role::Primary(history) | Role::Follower(history)) = &context.role else {
-            return Ok(Err("the history of the database is not known".to_owned()));
+            bail!("the history of the database is not known");
         };
         let backups = archive.backups().await?;
-        let Some(newest) = backups.newest_on(history) else {
-            return Ok(Err("the archive has no backup on the history of the database".to_owned()));
-        };
+        let newest = backups.newest_on(history);
+        let newest = newest.context("the archive has no backup on the history of the database")?;
         let id = &newest.id;
-        if newest.server_version.major() != version.major() {
-            return Ok(Err(format!("the backup {id} is of PostgreSQL {}", newest.server_version)));
-        }
-        match Chains::new(&backups.complete).of(id) {
-            None => return Ok(Err(format!("the archive lacks a backup on which {id} is based"))),
-            Some(chain) if chain.len() >= MAX_CHAIN => {
-                return Ok(Err(format!("a recovery from {id} already needs {MAX_CHAIN} backups")));
-            }
-            Some(_) => {}
-        }
-        let Some(list) = archive.file_list(&archive.manifest(id).await?).await? else {
-            return Ok(Err(format!("the archive has no list of the files of the backup {id}")));
-        };
+        ensure!(
+            newest.server_version.major() == version.major(),
+            "the backup {id} is of PostgreSQL {}",
+            newest.server_version
+        );
+        let chain = Chains::new(&backups.complete).of(id);
+        let chain = chain.with_context(|| format!("the archive lacks a backup on which {id} is based"))?;
+        ensure!(chain.len() < MAX_CHAIN, "a recovery from {id} already needs {MAX_CHAIN} backups");
+        let list = archive.file_list(&archive.manifest(id).await?).await?;
+        let list =
+            list.with_context(|| format!("the archive has no list of the files of the backup {id}"))?;
         let base = Base { id: id.clone(), file_list: self.socket.join(FILE) };
         durable::write(&base.file_list, &list, 0o600)
             .with_context(|| format!("cannot write {}", base.file_list.display()))?;
-        Ok(Ok(base))
+        Ok(base)
     }
 }

@@ -194,6 +194,15 @@ async fn invalid_backups_are_refused_with_the_rule() {
         let error = env.create("db", json!({"backup": backup})).await.unwrap_err().to_string();
         assert!(error.contains(message), "{backup}: {error}");
     }
+    let incremental =
+        |version: Value| json!({"version": version, "backup": schedule("type", json!("Incremental"))});
+    for version in [json!(16), json!("16.9")] {
+        let error = env.create("db", incremental(version.clone())).await.unwrap_err().to_string();
+        assert!(error.contains("the type Incremental requires PostgreSQL 17 or newer"), "{version}: {error}");
+    }
+    for (name, version) in [("none", Value::Null), ("number", json!(17)), ("text", json!("18.1"))] {
+        env.create(name, incremental(version)).await.unwrap();
+    }
 }
 
 #[tokio::test]

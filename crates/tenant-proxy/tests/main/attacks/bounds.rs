@@ -68,6 +68,19 @@ async fn slow_heads_and_slow_bodies_leave_room() {
 }
 
 #[tokio::test]
+async fn slow_short_body_reaches_the_api_server_when_it_is_whole() {
+    let setup = start().await;
+    let mut stream = setup.connect().await;
+    let head = http1("POST /slow", &[BY_ALICE, "Content-Length: 4"]);
+    setup.write(&mut stream, &[&head[..], b"b"].concat()).await;
+    // It takes what the API server has received so far.
+    setup.assert_serves().await;
+    setup.write(&mut stream, b"ody").await;
+    assert_eq!(Response::parse(&read_all(&mut stream).await).status, 200);
+    setup.assert_only_received("a slow short body", "/slow", "alice");
+}
+
+#[tokio::test]
 async fn heads_that_are_too_large_are_refused() {
     let setup = start().await;
     let long = format!("X: {}", "x".repeat(70 << 10));
