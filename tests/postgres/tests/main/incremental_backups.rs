@@ -1,5 +1,7 @@
 //! Backups that are based on others.
 
+use std::path::PathBuf;
+
 use anyhow::Result;
 use kube::api::PostParams;
 use postgres::{PostgresBackup, PostgresBackupStatus, SWITCHOVER};
@@ -76,4 +78,11 @@ async fn recovery_from_incremental_backups_has_all_rows() {
         restored.until_complete().await.unwrap();
         assert_eq!(count(&mut restored).await.unwrap(), expected, "{target}");
     }
+    // Without the list of its files, nothing can be based on the last one.
+    let objects = store.objects("").unwrap();
+    let is_list = |path: &&PathBuf| path.ends_with(format!("{}/backup_manifest.zst", third.key));
+    std::fs::remove_file(objects.keys().find(is_list).unwrap()).unwrap();
+    let fourth = back_up(&mut source, "fourth", "Primary").await.unwrap();
+    assert_eq!(fourth.based_on, "");
+    assert!(fourth.full_reason.contains("it does not exist"), "{}", fourth.full_reason);
 }
