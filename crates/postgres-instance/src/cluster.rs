@@ -17,6 +17,7 @@ use postgres_model::{
     sync::{SyncConfiguration, SyncConfigurationError},
     system_identifier::SystemIdentifier,
     timeline::{History, TimelineId},
+    version::Version,
 };
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
@@ -109,6 +110,35 @@ pub struct Status {
     sync: Sync,
     #[serde(default)]
     last_backup: Option<LastBackup>,
+    #[serde(default)]
+    major_upgrade: Option<MajorUpgrade>,
+}
+
+/// `status.majorUpgrade`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct MajorUpgrade {
+    #[serde(default)]
+    to: String,
+    #[serde(default)]
+    member: String,
+    #[serde(default)]
+    started: bool,
+    #[serde(default)]
+    done: bool,
+    #[serde(default)]
+    failure: String,
+}
+
+impl MajorUpgrade {
+    fn is_in_progress(&self) -> bool {
+        !self.done && self.failure.is_empty()
+    }
+
+    /// Returns the major version to which a member upgrades its data.
+    fn of(&self, member: &str) -> Option<u16> {
+        let is_this = self.is_in_progress() && self.started && self.member == member;
+        self.to.parse::<Version>().ok().map(Version::major).filter(|_| is_this)
+    }
 }
 
 /// `status.lastBackup`.
@@ -236,6 +266,9 @@ impl MemberCluster {
         let own = status.instances.iter().find(|instance| instance.name == member)?;
         let name = |text: &String| (!text.is_empty()).then(|| text.clone());
         let fence = Fence::parse(cluster.annotations().get(FENCE).map(String::as_str));
+        let in_progress = status.major_upgrade.as_ref().filter(|upgrade| upgrade.is_in_progress());
+        let upgrade = in_progress.and_then(|upgrade| upgrade.of(member));
+        let is_stopped = cluster.spec.hibernated || (in_progress.is_some() && upgrade.is_none());
         let view = ClusterView {
             epoch: status.primary.epoch,
             target: name(&status.primary.target),
@@ -247,7 +280,8 @@ impl MemberCluster {
             recovers: status.recovery.is_some(),
             system_identifier: status.system_id,
             // A person has given up a member that leaves before it has joined.
-            fenced: cluster.spec.hibernated || fence.contains(member) || (own.leaving && !own.joined),
+            fenced: is_stopped || fence.contains(member) || (own.leaving && !own.joined),
+            upgrade,
             fencing: cluster.spec.size > 1 || status.instances.len() > 1,
         };
         let instances = status.instances.iter();
@@ -439,6 +473,24 @@ mod tests {
         let mut cluster = cluster(&running());
         cluster.spec.hibernated = true;
         assert!(MemberCluster::new(&cluster, "c", "db-1").unwrap().view.fenced);
+    }
+
+    #[test]
+    fn one_member_upgrades_its_data_once_that_has_started() {
+        let mut status = running();
+        let read = |status: &Value, name: &str| {
+            let view = member(status, name).unwrap().view;
+            (view.fenced, view.upgrade)
+        };
+        status["majorUpgrade"] = json!({"from": "17.6", "to": "18.6", "member": "db-2"});
+        assert_eq!((read(&status, "db-1"), read(&status, "db-2")), ((true, None), (true, None)));
+        status["majorUpgrade"]["started"] = json!(true);
+        assert_eq!((read(&status, "db-1"), read(&status, "db-2")), ((true, None), (false, Some(18))));
+        for end in ["done", "failure"] {
+            let mut ended = status.clone();
+            ended["majorUpgrade"][end] = if end == "done" { json!(true) } else { json!("no space") };
+            assert_eq!((read(&ended, "db-1"), read(&ended, "db-2")), ((false, None), (false, None)), "{end}");
+        }
     }
 
     #[test]

@@ -65,6 +65,30 @@ fn parse(output: &str) -> Result<ControlFile, ControlDataError> {
     Ok(ControlFile { system_identifier, timeline, shutdown })
 }
 
+/// What an upgraded data directory has in common with the former one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Layout {
+    /// Size of a segment of WAL, in MiB.
+    pub(crate) segment_mebibytes: u64,
+    /// Whether pages have checksums.
+    pub(crate) has_checksums: bool,
+}
+
+/// Reads the layout of a data directory.
+///
+/// # Errors
+/// Returns an error if `pg_controldata` fails or prints something else than expected.
+pub(crate) async fn layout(programs: &Programs, data: &Path) -> Result<Layout, ControlDataError> {
+    let output = programs.output("pg_controldata", &["-D".as_ref(), data.as_os_str()]).await?;
+    parse_layout(&output)
+}
+
+fn parse_layout(output: &str) -> Result<Layout, ControlDataError> {
+    let bytes: u64 = value(output, "Bytes per WAL segment")?;
+    let checksums: u32 = value(output, "Data page checksum version")?;
+    Ok(Layout { segment_mebibytes: bytes >> 20, has_checksums: checksums > 0 })
+}
+
 fn timeline(output: &str, label: &'static str) -> Result<TimelineId, ControlDataError> {
     TimelineId::new(value(output, label)?).map_err(|_| ControlDataError::Line(label))
 }

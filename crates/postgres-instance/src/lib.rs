@@ -49,6 +49,7 @@ mod settings;
 mod slots;
 pub mod status_api;
 mod tasks;
+mod upgrade;
 mod volume;
 mod wal_commands;
 mod wal_sizes;

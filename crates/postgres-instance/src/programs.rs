@@ -1,9 +1,10 @@
 //! The programs of PostgreSQL that run to their end, such as `initdb`.
 
 use std::{
+    env,
     ffi::OsStr,
     io,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
@@ -90,7 +91,21 @@ impl Programs {
         program: &'static str,
         args: &[&OsStr],
     ) -> Result<String, ProgramError> {
+        self.output_in(None, program, args).await
+    }
+
+    /// Runs a program in a folder, as [`Self::output`] does.
+    ///
+    /// # Errors
+    /// Returns an error if it cannot be started, or fails.
+    pub(crate) async fn output_in(
+        &self,
+        folder: Option<&Path>,
+        program: &'static str,
+        args: &[&OsStr],
+    ) -> Result<String, ProgramError> {
         let mut command = self.command(program);
+        folder.map(|folder| command.current_dir(folder));
         command.args(args).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut process = self.spawn(program, &mut command)?;
         let (stdout, stderr) = (process.stdout.take().map(Into::into), process.stderr.take().map(Into::into));
@@ -104,6 +119,17 @@ impl Programs {
         Err(ProgramError::Failed { program, status: describe(status), message: tail(&message) })
     }
 
+    /// Returns the folder of the programs.
+    ///
+    /// # Errors
+    /// Returns an error if PATH has no `postgres`.
+    pub(crate) fn folder(&self) -> Result<PathBuf> {
+        match &self.folder {
+            Some(folder) => Ok(folder.clone()),
+            None => folder_in_path(),
+        }
+    }
+
     /// Returns the major version of PostgreSQL, such as 17.
     ///
     /// # Errors
@@ -114,6 +140,18 @@ impl Programs {
         let major = version.and_then(|version| version.split(['.', 'b', 'r']).next()?.parse().ok());
         major.with_context(|| format!("postgres --version printed {:?}", output.trim()))
     }
+}
+
+/// Returns the folder with the programs of PostgreSQL. PATH can have links to them.
+///
+/// # Errors
+/// Returns an error if PATH has no `postgres`.
+pub(crate) fn folder_in_path() -> Result<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let programs = env::split_paths(&path).map(|folder| folder.join("postgres"));
+    let program = programs.filter_map(|program| program.canonicalize().ok()).next();
+    let folder = program.and_then(|program| program.parent().map(PathBuf::from));
+    folder.context("PATH has no postgres; the image must have the programs of PostgreSQL in PATH")
 }
 
 /// A program whose output is read while it runs. It is killed when this is dropped.
@@ -178,7 +216,7 @@ async fn read(pipe: Option<std::os::fd::OwnedFd>) -> io::Result<String> {
 /// Returns the last lines of a text, in one line.
 fn tail(text: &str) -> String {
     let lines: Vec<_> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    let first = lines.len().saturating_sub(5);
+    let first = lines.len().saturating_sub(8);
     lines.get(first..).unwrap_or_default().join("; ")
 }
 

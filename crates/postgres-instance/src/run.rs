@@ -38,6 +38,7 @@ use crate::{
     settings::{Command, Run, Settings},
     slots::{self, Slots},
     status_api::{self, Health, Limits, StatusApi, StatusHandle},
+    upgrade::{self, Previous, UpgradeFailure},
     volume::{Volume, VolumeError},
     wal_commands::WalCommands,
 };
@@ -55,6 +56,7 @@ impl Settings {
     pub async fn perform(self) -> Result<()> {
         match self.command {
             Command::Install { folder } => install(&folder),
+            Command::CopyPrograms { folder } => upgrade::copy_programs(&folder),
             Command::WalArchive { socket, name } => client::archive(&socket, &name).await,
             Command::WalRestore { socket, name, destination } => {
                 client::restore(&socket, &name, &destination).await
@@ -99,6 +101,8 @@ async fn run(settings: Run) -> Result<()> {
     let Some(volume) = start.volume(&cluster).await? else { return Ok(()) };
     let programs = Programs::new(settings.programs.clone(), processes.clone());
     let fixed = fixed(&settings, programs.major_version().await?)?;
+    let previous = Previous::find(settings.previous_programs.clone(), &processes).await?;
+    let upgrade_failure = UpgradeFailure::read(volume.root(), &settings.pod_uid)?;
     let timing = timing(Duration::from_secs(settings.lease_seconds))?;
     let identity = format!("{}_{}", settings.member, settings.pod_uid);
     let leases = Api::namespaced(client, &settings.namespace);
@@ -145,6 +149,9 @@ async fn run(settings: Run) -> Result<()> {
         )),
         slots: Slots::start(slots::Task::new(settings.sockets.clone())),
         recovery: Arc::default(),
+        previous,
+        upgrade_failure,
+        analysis: None,
         in_force: (None, InForce::default()),
         retry: Retry::default(),
         sealed_at: Duration::ZERO,

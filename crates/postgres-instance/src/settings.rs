@@ -19,6 +19,11 @@ pub(crate) enum Command {
         /// The folder.
         folder: PathBuf,
     },
+    /// Copy the programs of PostgreSQL into a folder, with the libraries that they need.
+    CopyPrograms {
+        /// The folder.
+        folder: PathBuf,
+    },
     /// Archive a file of `pg_wal`, for `archive_command`.
     WalArchive {
         /// Socket of the instance manager.
@@ -88,6 +93,9 @@ pub(crate) struct Run {
     /// Folder with the programs of PostgreSQL. Without it, they are found by PATH.
     #[arg(long, env = "PROGRAMS")]
     pub(crate) programs: Option<PathBuf>,
+    /// Folder with the programs of the major version from which the data are upgraded.
+    #[arg(long, env = "PREVIOUS_PROGRAMS")]
+    pub(crate) previous_programs: Option<PathBuf>,
     /// Bytes of memory that the container may use.
     #[arg(long, env = "MEMORY_LIMIT")]
     pub(crate) memory_limit: Option<u64>,

@@ -43,15 +43,13 @@ impl Drop for RunningTask {
 
 /// Creates a database in a new folder.
 pub(crate) async fn create_database(programs: Programs, folder: PathBuf) -> Result<()> {
-    let fixed = [
-        "--username=postgres",
-        "--auth=reject",
-        "--encoding=UTF8",
-        "--locale=C.UTF-8",
-        "--data-checksums",
-        "-D",
-    ];
-    run(&programs, "initdb", &fixed, folder.into()).await
+    initdb(&programs, &["--data-checksums"], &folder).await
+}
+
+/// Runs `initdb` with further arguments.
+pub(crate) async fn initdb(programs: &Programs, more: &[&str], folder: &Path) -> Result<()> {
+    let fixed = ["--username=postgres", "--auth=reject", "--encoding=UTF8", "--locale=C.UTF-8"];
+    run(programs, "initdb", &[&fixed, more, &["-D"]].concat(), folder.into()).await
 }
 
 /// Copies a member into a new folder, and makes the copy a standby.

@@ -17,7 +17,8 @@ use crate::durable;
 /// The volume, locked by this process.
 ///
 /// It contains `data`, the data directory; `data.partial`, one that is not whole yet; and
-/// `instance.json`, the state of the instance.
+/// `instance.json`, the state of the instance. During an upgrade to another major version, `data.former` is the data
+/// directory before it.
 pub(crate) struct Volume {
     root: PathBuf,
     state: VolumeState,
@@ -73,6 +74,8 @@ impl Volume {
         let mut volume = Self { root: root.to_owned(), state: state.clone(), lock };
         let used = state.used_by(creator, cluster_uid)?;
         volume.update(|state| *state = used)?;
+        volume.finish_upgrade()?;
+        volume.restore_control_file()?;
         Ok(volume)
     }
 
@@ -117,16 +120,45 @@ impl Volume {
         Ok(())
     }
 
-    /// Removes what an interrupted copy left.
+    /// Removes what an interrupted copy left. A complete data directory of a later major version stays.
     ///
     /// # Errors
     /// Returns the error of the file system.
     pub(crate) fn clear_partial(&self) -> Result<(), VolumeError> {
-        let path = self.partial();
-        match fs::remove_dir_all(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed("remove", &path)(error)),
-            _ => Ok(()),
+        if self.state.upgraded.is_none() { remove_folder(&self.partial()) } else { Ok(()) }
+    }
+
+    /// Replaces the data directory, if a complete one of a later major version is there.
+    ///
+    /// # Errors
+    /// Returns the error of the file system. Nothing is lost then, and the next call goes on.
+    pub(crate) fn finish_upgrade(&mut self) -> Result<(), VolumeError> {
+        let Some(system_identifier) = self.state.upgraded else { return Ok(()) };
+        let (data, partial, former) = (self.data(), self.partial(), self.root.join("data.former"));
+        if partial.exists() {
+            if data.exists() {
+                durable::rename(&data, &former).map_err(failed("rename", &data))?;
+            }
+            durable::rename(&partial, &data).map_err(failed("rename", &partial))?;
         }
+        remove_folder(&former)?;
+        self.update(|state| *state = state.clone().with_upgraded_data(system_identifier))
+    }
+
+    /// Makes the data directory usable again from which an interrupted `pg_upgrade` has linked files.
+    ///
+    /// It has renamed the control file, so that nobody starts the former version after the new one has written.
+    /// The new one has not: it starts after [`Self::finish_upgrade`] only.
+    ///
+    /// # Errors
+    /// Returns the error of the file system.
+    pub(crate) fn restore_control_file(&self) -> Result<(), VolumeError> {
+        let control = self.data().join("global/pg_control");
+        let renamed = control.with_extension("old");
+        if !control.exists() && renamed.exists() {
+            durable::rename(&renamed, &control).map_err(failed("rename", &renamed))?;
+        }
+        Ok(())
     }
 
     /// Makes a complete data directory the one of the volume.
@@ -135,6 +167,13 @@ impl Volume {
     /// Returns the error of the file system.
     pub(crate) fn complete_partial(&self) -> Result<(), VolumeError> {
         durable::rename(&self.partial(), &self.data()).map_err(failed("rename", &self.partial()))
+    }
+}
+
+fn remove_folder(path: &Path) -> Result<(), VolumeError> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed("remove", path)(error)),
+        _ => Ok(()),
     }
 }
 
@@ -169,6 +208,8 @@ pub(crate) fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error
 
 #[cfg(test)]
 mod tests {
+    use postgres_model::system_identifier::SystemIdentifier;
+
     use super::*;
 
     #[test]
@@ -200,6 +241,52 @@ mod tests {
         }
         let json = fs::read_to_string(state_path(root.path())).unwrap();
         assert!(json.contains("\"epochsOf\": \"new\""), "{json}");
+    }
+
+    /// Returns the names in a folder.
+    fn names(root: &Path) -> Vec<String> {
+        let entries = fs::read_dir(root).unwrap();
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn upgraded_data_replace_the_former_ones_wherever_that_is_interrupted() {
+        // The folders that a power failure leaves after each step.
+        for folders in
+            [&["data", "data.partial"][..], &["data.former", "data.partial"], &["data", "data.former"]]
+        {
+            let root = tempfile::tempdir().unwrap();
+            let mut volume = Volume::open(root.path(), "c", "c").unwrap();
+            for folder in folders {
+                fs::create_dir_all(root.path().join(folder).join("global")).unwrap();
+            }
+            volume.update(|state| state.upgraded = Some(SystemIdentifier(8))).unwrap();
+            volume.clear_partial().unwrap();
+            drop(volume);
+            let volume = Volume::open(root.path(), "c", "c").unwrap();
+            assert_eq!(names(root.path()), ["data", "instance.json", "lock"], "{folders:?}");
+            let state = volume.state();
+            assert_eq!((state.system_identifier, state.upgraded), (Some(SystemIdentifier(8)), None));
+        }
+    }
+
+    #[test]
+    fn interrupted_upgrade_leaves_usable_data() {
+        let root = tempfile::tempdir().unwrap();
+        let mut volume = Volume::open(root.path(), "c", "c").unwrap();
+        volume.update(|state| state.sealed_epoch = Some(1)).unwrap();
+        drop(volume);
+        let global = root.path().join("data/global");
+        fs::create_dir_all(&global).unwrap();
+        fs::write(global.join("pg_control.old"), "control").unwrap();
+        let volume = Volume::open(root.path(), "c", "c").unwrap();
+        assert_eq!(names(&global), ["pg_control"]);
+        fs::write(global.join("pg_control.old"), "left").unwrap();
+        volume.restore_control_file().unwrap();
+        assert_eq!(fs::read_to_string(global.join("pg_control")).unwrap(), "control");
     }
 
     #[test]

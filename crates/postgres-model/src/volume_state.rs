@@ -55,6 +55,15 @@ pub struct VolumeState {
     /// not come from an archive. Data that have not recovered are not those of the cluster yet.
     #[serde(deserialize_with = "required")]
     pub recovery: Option<RecoveryState>,
+    /// System identifier of a complete data directory of a later major version, which is about to replace the
+    /// present one.
+    ///
+    /// Members whose data were never upgraded leave this field and the next one out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upgraded: Option<SystemIdentifier>,
+    /// Whether the data were upgraded, and PostgreSQL has not collected statistics for its planner since.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub lacks_statistics: bool,
 }
 
 /// Recovery of restored data.
@@ -126,6 +135,8 @@ impl VolumeState {
             rewind_begun: false,
             last_clean_stop: None,
             recovery: None,
+            upgraded: None,
+            lacks_statistics: false,
         }
     }
 
@@ -168,6 +179,18 @@ impl VolumeState {
             return Ok(self);
         }
         Ok(Self { epochs_of: cluster_uid.to_owned(), sealed_epoch: None, ..self })
+    }
+
+    /// Returns the state with data that `pg_upgrade` has made. They begin with timeline 1, so what is known about
+    /// timelines and positions is no longer true.
+    #[must_use]
+    pub fn with_upgraded_data(self, system_identifier: SystemIdentifier) -> Self {
+        Self {
+            system_identifier: Some(system_identifier),
+            sealed_epoch: self.sealed_epoch,
+            lacks_statistics: true,
+            ..Self::empty(self.cluster_uid, self.epochs_of)
+        }
     }
 
     /// Returns the highest timeline that the volume names, also that of an interrupted promotion.
@@ -294,6 +317,16 @@ mod tests {
         assert!(adopted.used_by("new", "new").is_err(), "the database is that of the first cluster");
     }
 
+    #[test]
+    fn upgraded_data_have_no_timelines_and_keep_the_seal() {
+        let state = parse(&full()).unwrap();
+        let upgraded = state.clone().with_upgraded_data(SystemIdentifier(9));
+        assert_eq!((upgraded.sealed_epoch, upgraded.highest_timeline()), (state.sealed_epoch, None));
+        assert_eq!((upgraded.cluster_uid.as_str(), upgraded.epochs_of.as_str()), ("2c1f1c4e", "7d0c33aa"));
+        assert!(upgraded.system_identifier == Some(SystemIdentifier(9)) && upgraded.lacks_statistics);
+        assert_eq!(VolumeState::parse(&upgraded.render().unwrap()).unwrap(), upgraded);
+    }
+
     prop_compose! {
         fn states()(
             cluster_uid in "\\PC{0,40}",
@@ -306,6 +339,7 @@ mod tests {
             rewind_begun: bool,
             stop in option::of((1..u32::MAX, any::<u64>())),
             recovery in option::of((1..u32::MAX, option::of(any::<u64>()))),
+            (upgraded, lacks_statistics) in (option::of(any::<u64>()), any::<bool>()),
         ) -> VolumeState {
             let timeline = |number| TimelineId::new(number).unwrap();
             VolumeState {
@@ -320,6 +354,8 @@ mod tests {
                 rewind_begun,
                 last_clean_stop: stop.map(|(number, lsn)| Position { timeline: timeline(number), lsn: Lsn(lsn) }),
                 recovery: recovery.map(|(number, end)| RecoveryState { timeline: timeline(number), end: end.map(Lsn) }),
+                upgraded: upgraded.map(SystemIdentifier),
+                lacks_statistics,
             }
         }
     }

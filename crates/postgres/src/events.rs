@@ -9,14 +9,16 @@ use crate::{
     condition_types::ARCHIVING,
     membership::{Member, Membership, Serial},
     reasons::{
-        ARCHIVE_FAILING, CONFLICT, FAILING, FAILOVER_DONE, FAILOVER_STARTED, MEMBER_JOINED, MEMBER_REMOVED,
-        PRIMARY_FENCED, PROMOTION_FORCED, RECOVERY_DONE, RECOVERY_STARTED, SEED_LAUNCHED, SWITCHOVER_DONE,
+        ARCHIVE_FAILING, CONFLICT, FAILING, FAILOVER_DONE, FAILOVER_STARTED, MAJOR_UPGRADE_DONE,
+        MAJOR_UPGRADE_FAILED, MAJOR_UPGRADE_STARTED, MEMBER_JOINED, MEMBER_REMOVED, PRIMARY_FENCED,
+        PROMOTION_FORCED, RECOVERY_DONE, RECOVERY_STARTED, SEED_LAUNCHED, SWITCHOVER_DONE,
         SWITCHOVER_STARTED, VOLUMES_ADOPTED,
     },
 };
 
 /// Records what a change of the membership means.
 pub(crate) fn record(events: &Events, cluster: &PostgresCluster, before: &Membership, after: &Membership) {
+    record_failed_upgrade(events, cluster, before, after);
     for Occurrence { reason, action, member, what } in occurrences(before, after) {
         let name = after.name_of(member);
         let note = format!("{name} {what}");
@@ -85,7 +87,24 @@ fn occurrences(before: &Membership, after: &Membership) -> Vec<Occurrence> {
         let member = after.members.first().map(|member| member.serial).filter(|_| is_so);
         occurrences.extend(member.map(|member| Occurrence { reason, action: "Recover", member, what }));
     }
+    let (begins, ends) = upgrade_changes(before, after);
+    if let Some(member) = member_with(&after.upgrade.as_ref().map(|upgrade| upgrade.member.clone())) {
+        let started = (
+            begins,
+            MAJOR_UPGRADE_STARTED,
+            "is upgraded to another major version, while all members are down",
+        );
+        let done = (ends, MAJOR_UPGRADE_DONE, "has been upgraded to another major version");
+        let happened = [started, done].into_iter().filter(|(is_so, ..)| *is_so);
+        occurrences.extend(happened.map(|(_, reason, what)| Occurrence {
+            reason,
+            action: "Upgrade",
+            member,
+            what,
+        }));
+    }
     if after.failover.epoch > before.failover.epoch
+        && !ends
         && let Some(member) = member_with(&before.failover.target)
     {
         // A request that was acted on before is no reason for this failover.
@@ -99,6 +118,7 @@ fn occurrences(before: &Membership, after: &Membership) -> Vec<Occurrence> {
     }
     if after.failover.fenced
         && !before.failover.fenced
+        && !begins
         && let Some(member) = member_with(&after.failover.current)
     {
         let what = "is fenced: it stops, and no member takes its place";
@@ -129,6 +149,27 @@ fn occurrences(before: &Membership, after: &Membership) -> Vec<Occurrence> {
         }
     }
     occurrences
+}
+
+/// Returns whether an upgrade to another major version begins, and whether one succeeds.
+fn upgrade_changes(before: &Membership, after: &Membership) -> (bool, bool) {
+    let is_done = |membership: &Membership| membership.upgrade.as_ref().is_some_and(|upgrade| upgrade.done);
+    let begins = before.upgrade_in_progress().is_none() && after.upgrade_in_progress().is_some();
+    (begins, before.upgrade_in_progress().is_some() && is_done(after))
+}
+
+/// Records that an upgrade to another major version has failed.
+fn record_failed_upgrade(
+    events: &Events,
+    cluster: &PostgresCluster,
+    before: &Membership,
+    after: &Membership,
+) {
+    let failed = after.upgrade.as_ref().filter(|upgrade| upgrade.has_failed());
+    if let (Some(_), Some(upgrade)) = (before.upgrade_in_progress(), failed) {
+        let note = format!("the data of {} stay as they are: {}", upgrade.member, upgrade.failure);
+        events.warning(cluster.object_ref(&()), MAJOR_UPGRADE_FAILED, "Upgrade", &note);
+    }
 }
 
 #[cfg(test)]

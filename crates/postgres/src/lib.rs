@@ -75,11 +75,11 @@ mod version;
 pub use api::{
     AccessMode, AdoptionStatus, Backup, BackupCredentials, BackupRetention, BackupSchedule, BackupStore,
     BackupTarget, BackupType, Bootstrap, BootstrapStatus, ClusterRef, Durability, Failover, FormerVolumes,
-    Initdb, InstanceStatus, LastBackupStatus, Members, NetworkAccess, Phase, PostgresBackup,
-    PostgresBackupPhase, PostgresBackupSpec, PostgresBackupStatus, PostgresCluster, PostgresClusterSpec,
-    PostgresClusterStatus, PrimaryStatus, PrimaryUpdate, Recovery, RecoverySource, RecoveryStatus,
-    RecoveryTarget, ReignStatus, Retention, RetentionPolicy, Role, ScheduleStatus, SecretKey, ServiceNames,
-    Storage, SyncStatus, Synchronous, TimelineStatus, Updates, WalArchiving,
+    Initdb, InstanceStatus, LastBackupStatus, MajorUpgradeStatus, MajorVersionUpdate, Members, NetworkAccess,
+    Phase, PostgresBackup, PostgresBackupPhase, PostgresBackupSpec, PostgresBackupStatus, PostgresCluster,
+    PostgresClusterSpec, PostgresClusterStatus, PrimaryStatus, PrimaryUpdate, Recovery, RecoverySource,
+    RecoveryStatus, RecoveryTarget, ReignStatus, Retention, RetentionPolicy, Role, ScheduleStatus, SecretKey,
+    ServiceNames, Storage, SyncStatus, Synchronous, TimelineStatus, Updates, WalArchiving,
 };
 pub use backups::SCHEDULE_LABEL;
 pub use build::{
@@ -89,6 +89,6 @@ pub use build::{
 pub use deletion::FINALIZER;
 pub use error::Error;
 pub use fence::fence;
-pub use postgres_model::fence::Fence;
+pub use postgres_model::{fence::Fence, version::VersionSpec};
 pub use reconcile::{IMAGES, INSTANCE_IMAGE, PostgresClusterController};
 pub use status_client::{ClientError, StatusClient, StatusConnection, StatusError};

@@ -12,8 +12,8 @@ use postgres_model::{
 };
 
 use crate::api::{
-    AdoptionStatus, BootstrapStatus, InstanceStatus, PostgresCluster, PostgresClusterStatus, PrimaryStatus,
-    RecoveryStatus, ReignStatus, Role, SyncStatus, TimelineStatus,
+    AdoptionStatus, BootstrapStatus, InstanceStatus, MajorUpgradeStatus, PostgresCluster,
+    PostgresClusterStatus, PrimaryStatus, RecoveryStatus, ReignStatus, Role, SyncStatus, TimelineStatus,
 };
 
 /// Number of a member. Numbers are never reused, so that a member never meets the Pod or the volume
@@ -46,6 +46,8 @@ pub(crate) struct Membership {
     pub(crate) adoption: Option<AdoptionStatus>,
     /// The archive from which the database comes.
     pub(crate) recovery: Option<RecoveryStatus>,
+    /// The last upgrade of the data to another major version.
+    pub(crate) upgrade: Option<MajorUpgradeStatus>,
 }
 
 /// One member.
@@ -94,6 +96,7 @@ impl Membership {
             bootstrap: status.bootstrap,
             adoption: status.adoption,
             recovery: status.recovery,
+            upgrade: status.major_upgrade,
         }
     }
 
@@ -126,6 +129,12 @@ impl Membership {
         status.reigns = self.failover.reigns.iter().map(reign_status).collect();
         status.sync = sync_status(&self.failover.reigns);
         status.timelines.clone_from(&self.timelines);
+        if let Some(upgrade) = self.upgrade.as_ref().filter(|upgrade| upgrade.done)
+            && status.system_id != self.system_id
+        {
+            status.current_version.clone_from(&upgrade.to);
+        }
+        status.major_upgrade.clone_from(&self.upgrade);
         status.system_id = self.system_id;
         status.bootstrap.clone_from(&self.bootstrap);
         status.adoption.clone_from(&self.adoption);
@@ -161,6 +170,11 @@ impl Membership {
     /// Returns whether the database is being recovered from an archive.
     pub(crate) fn is_recovering(&self) -> bool {
         self.recovery.as_ref().is_some_and(|recovery| !recovery.done)
+    }
+
+    /// Returns the upgrade of the data that has neither succeeded nor failed.
+    pub(crate) fn upgrade_in_progress(&self) -> Option<&MajorUpgradeStatus> {
+        self.upgrade.as_ref().filter(|upgrade| upgrade.is_in_progress())
     }
 
     /// Returns whether the database exists.

@@ -209,10 +209,11 @@ impl Controller for PostgresClusterController {
             failures.extend(self.passwords.ensure(&owner).await);
         }
         let followed = if cluster.spec.paused { Ok(()) } else { self.follow(&owner).await };
-        let images = version.as_ref().ok().filter(|_| followed.is_ok()).map(|served| self.images(served));
+        let served = version.as_ref().ok().filter(|_| followed.is_ok());
+        let images = served.map(|served| self.images(served));
         failures.extend(followed.err());
         stop_if_deleted(&mut failures)?;
-        let (observed, decision) = self.decide(&cluster, images.as_ref()).await?;
+        let (observed, decision) = self.decide(&cluster, served).await?;
         let stored = if self.may_decide(&cluster) {
             self.store(&cluster, &decision).await?
         } else {
@@ -330,15 +331,15 @@ impl PostgresClusterController {
     }
 
     fn images<'a>(&'a self, served: &'a Served) -> MemberImages<'a> {
-        MemberImages { postgres: &served.image, user: served.user, instance: &self.instance_image }
+        MemberImages {
+            postgres: &served.image,
+            user: served.user,
+            instance: &self.instance_image,
+            previous: served.previous.as_deref(),
+        }
     }
 
-    fn observe(
-        &self,
-        cluster: &PostgresCluster,
-        lease: &LeaseState,
-        images: Option<&MemberImages<'_>>,
-    ) -> Observed {
+    fn observe(&self, cluster: &PostgresCluster, lease: &LeaseState, served: Option<&Served>) -> Observed {
         let size = usize::try_from(cluster.spec.size).unwrap_or_default();
         let storage = Quantity::try_from(&cluster.spec.storage.size).ok();
         let membership = Membership::of(cluster);
@@ -391,10 +392,11 @@ impl PostgresClusterController {
                 successors: primary.map(successors).unwrap_or_default(),
             },
             updates: Updates {
-                revision: images.map(|images| revision(cluster, images.postgres)),
+                revision: served.map(|served| revision(cluster, &served.image)),
                 primary: cluster.spec.updates.primary,
             },
             storage: Storage { refused: timers.refusals.recent(storage, now), size: storage },
+            upgrade: served.and_then(|served| served.upgrade.clone()),
             recovery: recovery::source(cluster, |name| self.backups.get(&key(cluster, name))),
             membership,
             reports,
@@ -408,10 +410,10 @@ impl PostgresClusterController {
     async fn decide(
         &self,
         cluster: &PostgresCluster,
-        images: Option<&MemberImages<'_>>,
+        served: Option<&Served>,
     ) -> Result<(Observed, Decision), Error> {
         let lease = self.lease_state(cluster).await?;
-        let mut observed = self.observe(cluster, &lease, images);
+        let mut observed = self.observe(cluster, &lease, served);
         let decision = decide(&observed);
         let (before, after) = (&observed.membership.failover, &decision.membership.failover);
         let Some(cached) = lease.unproven_for(before, after) else { return Ok((observed, decision)) };

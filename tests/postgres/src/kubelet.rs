@@ -7,6 +7,7 @@ use std::{
     net::{IpAddr, Ipv4Addr},
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
+    process::Command,
     sync::{
         Arc,
         atomic::{AtomicU8, Ordering},
@@ -34,6 +35,7 @@ use crate::{
     api_proxy::ApiProxy,
     http,
     member::{LEASE_SECONDS, Member, Place, copy_program, give, user},
+    programs,
 };
 
 /// How long a condition may take to hold.
@@ -55,6 +57,8 @@ pub struct Kubelet {
     pub volumes: BTreeMap<String, u64>,
     /// Duration of the Leases, which is short in tests.
     pub lease_seconds: u64,
+    /// Whether Pods run the major version of their image. Otherwise, all run the same.
+    pub obeys_images: bool,
     /// A client of the API server with all rights.
     pub client: Client,
     /// The instance manager.
@@ -104,6 +108,7 @@ impl Kubelet {
             namespace,
             volumes: BTreeMap::new(),
             lease_seconds: LEASE_SECONDS,
+            obeys_images: false,
             client,
             program: copy,
             folder,
@@ -310,8 +315,11 @@ impl Kubelet {
         let serial = name.rsplit_once('-').and_then(|(_, serial)| serial.parse().ok());
         let serial = serial.with_context(|| format!("{name} is no member"))?;
         let known = self.members.iter().find(|member| member.name == name).map(|member| member.address);
+        let (programs, previous) = self.programs(pod, &folder)?;
         Ok(Some(Place {
             name: name.to_owned(),
+            programs,
+            previous,
             serial,
             address: known.map_or_else(|| self.next_address(), Ok)?,
             api,
@@ -322,6 +330,32 @@ impl Kubelet {
             namespace: self.namespace.to_string(),
             volume: self.volumes.get(name).copied(),
         }))
+    }
+
+    /// Returns the folders with the programs of the container, and with those that an init container copies.
+    fn programs(&self, pod: &Pod, folder: &Path) -> Result<(PathBuf, Option<PathBuf>)> {
+        if !self.obeys_images {
+            return Ok((programs::folder()?, None));
+        }
+        let spec = pod.spec.as_ref().context("the Pod has no spec")?;
+        let image = spec.containers.first().and_then(|container| container.image.as_deref());
+        let inits = spec.init_containers.iter().flatten();
+        let copied =
+            inits.filter(|container| container.name == "previous").find_map(|it| it.image.as_deref());
+        let programs = programs::folder_of(major_of(image.context("the container has no image")?)?)?;
+        let previous = copied.map(|image| self.copy_programs(image, folder)).transpose()?;
+        Ok((programs, previous))
+    }
+
+    /// Copies the programs of an image, as the init container does.
+    fn copy_programs(&self, image: &str, folder: &Path) -> Result<PathBuf> {
+        let (programs, copies) = (programs::folder_of(major_of(image)?)?, folder.join("previous"));
+        fs::create_dir_all(&copies)?;
+        let mut copy = Command::new(&self.program);
+        copy.arg("copy-programs").arg(&copies).env_clear();
+        let output = copy.env("PATH", format!("{}:/usr/bin:/bin", programs.display())).output()?;
+        ensure!(output.status.success(), "copy-programs: {}", String::from_utf8_lossy(&output.stderr));
+        Ok(copies.join("bin"))
     }
 
     /// Returns an address that no Pod of this machine has.
@@ -350,6 +384,12 @@ impl Kubelet {
         };
         self.members.iter().map(log).collect()
     }
+}
+
+/// Returns the major version of an image, such as `postgres:18.6`.
+fn major_of(image: &str) -> Result<u16> {
+    let major = image.rsplit_once(':').and_then(|(_, version)| version.split('.').next()?.parse().ok());
+    major.with_context(|| format!("the image {image} has no major version"))
 }
 
 /// Returns the projected volumes of a Pod with their Secrets, and the keys and files of these.

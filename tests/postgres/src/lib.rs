@@ -16,5 +16,5 @@ pub use database::Database;
 pub use kubelet::Kubelet;
 pub use member::{Member, run_as_postgres};
 pub use object_store::{ObjectStore, Written};
-pub use programs::{folder as program_folder, major_version};
+pub use programs::{distributed_version, folder as program_folder, major_version};
 pub use volume::Volume;

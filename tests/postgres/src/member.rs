@@ -23,6 +23,10 @@ const POLL: Duration = Duration::from_millis(20);
 /// Duration of the Lease: the shortest that an instance accepts.
 pub(crate) const LEASE_SECONDS: u64 = 6;
 
+/// Runs a program with shared memory of its own, as a container has it. What PostgreSQL leaves there when it is
+/// killed is gone with the Pod.
+const PRIVATE_SHARED_MEMORY: &str = r#"mount -t tmpfs -o mode=1777 tmpfs /dev/shm && exec "$@""#;
+
 /// A member. Its processes end with it.
 pub struct Member {
     /// Name of the member.
@@ -41,6 +45,8 @@ pub struct Member {
     cluster_uid: String,
     lease_seconds: String,
     namespace: String,
+    programs: PathBuf,
+    previous: Option<PathBuf>,
     child: Option<Child>,
     /// Its volume, if that has a size of its own. Dropped after the processes have ended.
     pub volume: Option<Volume>,
@@ -57,6 +63,10 @@ pub(crate) struct Place {
     pub(crate) cluster_uid: String,
     pub(crate) lease_seconds: String,
     pub(crate) namespace: String,
+    /// Folder with the programs of PostgreSQL.
+    pub(crate) programs: PathBuf,
+    /// Folder with the programs of the former major version, for an upgrade.
+    pub(crate) previous: Option<PathBuf>,
     /// Size of the volume, in MiB. `None`: that of the file system of the tests.
     pub(crate) volume: Option<u64>,
 }
@@ -87,6 +97,8 @@ impl Member {
             cluster_uid: place.cluster_uid,
             lease_seconds: place.lease_seconds,
             namespace: place.namespace,
+            programs: place.programs,
+            previous: place.previous,
             child: None,
             volume,
         })
@@ -96,6 +108,7 @@ impl Member {
     pub(crate) fn move_to(&mut self, place: Place) -> Result<()> {
         give(&place.folder, user()?)?;
         (self.api, self.address, self.cluster_uid) = (place.api, place.address, place.cluster_uid);
+        (self.programs, self.previous) = (place.programs, place.previous);
         Ok(())
     }
 
@@ -122,6 +135,7 @@ impl Member {
         // Each process ends with the one that started it: the test, unshare, and the instance manager.
         let child = Command::new("setpriv")
             .args(["--pdeathsig=KILL", "unshare", "--pid", "--fork", "--kill-child", "--mount-proc"])
+            .args(["sh", "-c", PRIVATE_SHARED_MEMORY, "sh"])
             .args(["setpriv", &user, &group, "--clear-groups", "--pdeathsig=KILL"])
             .arg(path("ensemble-instance"))
             .arg("run")
@@ -136,7 +150,10 @@ impl Member {
             .args(["--archive-secrets".into(), path("archive")])
             .args(["--recovery-secrets".into(), path("recovery")])
             .arg("--programs")
-            .arg(programs::folder()?)
+            .arg(&self.programs)
+            .args(
+                self.previous.iter().flat_map(|folder| ["--previous-programs".as_ref(), folder.as_os_str()]),
+            )
             .env_clear()
             .env("PATH", "/usr/bin:/bin")
             .env("KUBECONFIG", path("kubeconfig"))

@@ -19,14 +19,39 @@ pub fn folder() -> Result<PathBuf> {
     if let Some(folder) = env::var_os(VARIABLE) {
         return Ok(folder.into());
     }
-    let versions = fs::read_dir(FOLDER).into_iter().flatten().flatten();
-    let folders = versions.filter_map(|version| {
-        let number: u32 = version.file_name().to_str()?.parse().ok()?;
-        Some((number, version.path().join("bin"))).filter(|(_, folder)| folder.join("initdb").exists())
-    });
-    let newest = folders.max().map(|(_, folder)| folder);
+    let newest = distributed().max().map(|(_, folder)| folder);
     newest.with_context(|| {
         format!("there is no PostgreSQL in {FOLDER}: install the package postgresql, or set {VARIABLE}")
+    })
+}
+
+/// Returns the folder with the programs of a major version of PostgreSQL.
+///
+/// # Errors
+/// Returns an error if this machine has none.
+pub fn folder_of(major: u16) -> Result<PathBuf> {
+    if major_version()? == major {
+        return folder();
+    }
+    let folder = distributed().find(|(version, _)| *version == major).map(|(_, folder)| folder);
+    folder.with_context(|| format!("there is no PostgreSQL {major} in {FOLDER}; set {VARIABLE}"))
+}
+
+/// Returns the newest major version of the distribution's packages.
+///
+/// # Errors
+/// Returns an error if none is installed.
+pub fn distributed_version() -> Result<u16> {
+    let newest = distributed().max().map(|(version, _)| version);
+    newest.with_context(|| format!("there is no PostgreSQL in {FOLDER}: install the package postgresql"))
+}
+
+/// Returns the versions of the distribution, and the folders with their programs.
+fn distributed() -> impl Iterator<Item = (u16, PathBuf)> {
+    let versions = fs::read_dir(FOLDER).into_iter().flatten().flatten();
+    versions.filter_map(|version| {
+        let number: u16 = version.file_name().to_str()?.parse().ok()?;
+        Some((number, version.path().join("bin"))).filter(|(_, folder)| folder.join("initdb").exists())
     })
 }
 

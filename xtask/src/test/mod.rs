@@ -26,6 +26,8 @@ const IMAGE_VARIABLE: &str = "ENSEMBLE_TEST_IMAGE";
 const REAL: &str = "--workspace --no-fail-fast \
                     --features real-nodes/real,cluster/real,network-policies/root \
                     --test real --test teardown --test packets";
+/// More than there are tests on real nodes. All start at once, and those that disturb nodes wait for the others.
+const REAL_THREADS: usize = 64;
 /// Number of test programs in the list of the slowest ones.
 const SLOWEST: usize = 10;
 /// Number of tests that a test program runs concurrently.
@@ -75,7 +77,9 @@ impl Test {
         let variables = [self.release(), (CLUSTER_VARIABLE, cluster.record().name.clone())];
         let all = ["--workspace", "--no-fail-fast"].map(str::to_owned);
         let args = if self.args.is_empty() { &all[..] } else { &self.args };
-        let output = cargo_test(&variables, args)?;
+        // Most tests wait for a control plane. Three more than the number of cores keep all busy.
+        let threads = available_parallelism().map_or(1, NonZero::get) + 3;
+        let output = cargo_test(&variables, threads, args)?;
         cluster.stop()?;
         Ok(output)
     }
@@ -88,7 +92,7 @@ impl Test {
             (IMAGE_VARIABLE, image::build_for_host(image::Profile::Test)?.display().to_string()),
         ];
         let all: Vec<_> = REAL.split_whitespace().chain(self.args.iter().map(String::as_str)).collect();
-        cargo_test(&variables, &all)
+        cargo_test(&variables, REAL_THREADS, &all)
     }
 
     /// Returns the variable that selects the release for clusters that tests start.
@@ -97,14 +101,13 @@ impl Test {
     }
 }
 
-fn cargo_test<S: AsRef<str>>(variables: &[(&str, String)], args: &[S]) -> Result<Output> {
+/// Runs `cargo test`. Each test program runs this many tests concurrently, unless the environment says otherwise.
+fn cargo_test<S: AsRef<str>>(variables: &[(&str, String)], threads: usize, args: &[S]) -> Result<Output> {
     let mut command = cargo_in(&workspace());
     command.args(["--config", RUNNER, "test"]).args(args.iter().map(S::as_ref));
     command.envs(variables.iter().map(|(name, value)| (name, value)));
     if std::env::var_os(THREADS_VARIABLE).is_none() {
-        // Most tests wait for a control plane. Three more than the number of cores keep all busy.
-        let cores = available_parallelism().map_or(1, NonZero::get);
-        command.env(THREADS_VARIABLE, (cores + 3).to_string());
+        command.env(THREADS_VARIABLE, threads.to_string());
     }
     let mut tests = command.stdout(Stdio::piped()).spawn().context("run cargo")?;
     let mut output = Output::default();

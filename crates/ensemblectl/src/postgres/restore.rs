@@ -1,8 +1,8 @@
 //! `restore`: creates a cluster from the archive of another one.
 
 use ::postgres::{
-    BackupStore, Bootstrap, FormerVolumes, PostgresBackup, PostgresBackupPhase, PostgresCluster, Recovery,
-    RecoverySource, RecoveryTarget, condition_types::AVAILABLE,
+    Bootstrap, FormerVolumes, PostgresBackup, PostgresBackupPhase, PostgresBackupStatus, PostgresCluster,
+    Recovery, RecoverySource, RecoveryTarget, VersionSpec, condition_types::AVAILABLE,
 };
 use anyhow::{Context, Result, bail, ensure};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
@@ -49,10 +49,11 @@ fn build(flags: &Restore, source: &PostgresCluster, backups: &[PostgresBackup]) 
     spec.paused = false;
     let (backup_name, source) = match &flags.backup {
         Some(name) => {
-            check_backup(backups, name)?;
+            let status = complete(backups, name)?;
+            spec.version = version_before(source, status).or(spec.version);
             (Some(name.clone()), None)
         }
-        None => (None, Some(RecoverySource { object_store: store(source, backups)?, system_id: None })),
+        None => (None, Some(archive(source, backups)?)),
     };
     let lsn = flags.to_lsn.as_deref().map(|lsn| lsn.parse().map_err(anyhow::Error::msg)).transpose();
     let target = RecoveryTarget {
@@ -69,25 +70,38 @@ fn build(flags: &Restore, source: &PostgresCluster, backups: &[PostgresBackup]) 
     Ok(PostgresCluster::new(&flags.cluster, spec))
 }
 
-fn check_backup(backups: &[PostgresBackup], name: &str) -> Result<()> {
+/// Returns the status of a backup that can be recovered.
+fn complete<'a>(backups: &'a [PostgresBackup], name: &str) -> Result<&'a PostgresBackupStatus> {
     let Some(backup) = backups.iter().find(|backup| backup.name_any() == name) else {
         let names = backups.iter().map(ResourceExt::name_any).collect::<Vec<_>>().join(", ");
         bail!("there is no PostgresBackup {name}; those of the namespace are: {names}");
     };
     let phase = backup.status.as_ref().map(|status| status.phase).unwrap_or_default();
-    ensure!(phase == PostgresBackupPhase::Completed, "the PostgresBackup {name} is {phase:?}, not Completed");
-    Ok(())
+    let complete = backup.status.as_ref().filter(|status| status.phase == PostgresBackupPhase::Completed);
+    complete.with_context(|| format!("the PostgresBackup {name} is {phase:?}, not Completed"))
+}
+
+/// Returns the version of a backup from before the last upgrade to another major version.
+fn version_before(source: &PostgresCluster, backup: &PostgresBackupStatus) -> Option<VersionSpec> {
+    let status = source.status.as_ref()?;
+    let upgrade = status.major_upgrade.as_ref().filter(|upgrade| upgrade.done)?;
+    let is_before = backup.system_id.is_some() && backup.system_id != status.system_id;
+    let (major, _) = upgrade.from.split_once('.')?;
+    major.parse().ok().filter(|_| is_before).map(VersionSpec::Int)
 }
 
 /// Returns where the archive of a cluster is, as its last complete backup says.
-fn store(source: &PostgresCluster, backups: &[PostgresBackup]) -> Result<BackupStore> {
+fn archive(source: &PostgresCluster, backups: &[PostgresBackup]) -> Result<RecoverySource> {
     let name = source.name_any();
     let complete = backups.iter().filter(|backup| backup.spec.cluster_ref.name == name);
     let complete = complete.filter_map(|backup| backup.status.as_ref()).filter(|status| {
         status.phase == PostgresBackupPhase::Completed && Some(&status.cluster_uid) == source.uid().as_ref()
     });
     let newest = complete.max_by_key(|status| status.stopped_at.as_ref().map(|time| time.0));
-    newest.and_then(|status| status.object_store.clone()).with_context(|| {
+    let source = newest.and_then(|status| {
+        Some(RecoverySource { object_store: status.object_store.clone()?, system_id: status.system_id })
+    });
+    source.with_context(|| {
         format!("PostgresCluster {name} has no complete backup; make one with `ensemblectl postgres backup {name}`")
     })
 }
@@ -162,6 +176,22 @@ mod tests {
         let recovery = restored.spec.bootstrap.recovery.unwrap();
         assert_eq!(recovery.source.unwrap().object_store.server_name.as_deref(), Some("db-second"));
         assert_eq!(recovery.target.time.unwrap().0.to_string(), "2026-11-25T02:30:00Z");
+    }
+
+    #[test]
+    fn backup_from_before_an_upgrade_has_the_former_version() {
+        let mut source = source();
+        source.status = serde_json::from_value(json!({
+            "systemID": "8", "majorUpgrade": {"from": "17.6", "to": "18.6", "member": "db-1", "done": true},
+        }))
+        .unwrap();
+        let mut backups = ["a", "b"].map(|name| backup(name, "u-1", "2026-11-25T01:00:00Z", "db-first"));
+        for (backup, system) in backups.iter_mut().zip(["7", "8"]) {
+            backup.status.as_mut().unwrap().system_id = system.parse().ok();
+        }
+        let version =
+            |name: &str| build(&parse(&["--backup", name]), &source, &backups).unwrap().spec.version;
+        assert_eq!((version("a"), version("b")), (Some(VersionSpec::Int(17)), source.spec.version.clone()));
     }
 
     #[test]

@@ -270,8 +270,15 @@ reasons! {
              `spec.databases`, or what stands in its way; the primary tries again.";
         MAJOR_VERSION_CHANGE = "MajorVersionChange",
             "The spec has another major version than the data, so the former version runs.",
-            "Set `spec.version` to the major version of the data. For another one, create a new \
-             PostgresCluster, and copy the data with `pg_dump`.";
+            "Set `spec.version` to the major version of the data, or `spec.updates.majorVersion` to \
+             `Upgrade`, after a backup.";
+        MAJOR_UPGRADE = "MajorUpgrade",
+            "The data are being upgraded to another major version, so all members are stopped.",
+            "Wait. The message says what happens now, and whether you can cancel it.";
+        MAJOR_UPGRADE_FAILED = "MajorUpgradeFailed",
+            "The data could not be upgraded to another major version, and the former version runs.",
+            "The message has the words of `pg_upgrade`. Solve that, set `spec.version` to the former \
+             version, and then to the new one again.";
         CERTIFICATES_FAILED = "CertificatesFailed",
             "The certificates of the PostgresCluster cannot be issued or used.",
             "The message names the Secret. Delete it if it is damaged; it is created again.";
@@ -369,6 +376,12 @@ reasons! {
             "";
         RECOVERY_DONE = "RecoveryDone",
             "The database has recovered up to its target, and takes writes.",
+            "";
+        MAJOR_UPGRADE_STARTED = "MajorUpgradeStarted",
+            "All members stop, so that the data can be upgraded to another major version.",
+            "";
+        MAJOR_UPGRADE_DONE = "MajorUpgradeDone",
+            "The data are upgraded to another major version.",
             "";
         FAILOVER_DONE = "FailoverDone",
             "Another member has replaced the primary.",

@@ -5,6 +5,7 @@ mod observe;
 mod perform;
 mod report;
 mod retry;
+mod upgrade;
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -15,6 +16,7 @@ use postgres_model::{
     timeline::Position,
 };
 use tokio::{signal::unix::Signal, sync::watch, time::sleep};
+use tokio_util::task::AbortOnDropHandle;
 use tracing::{error, info, warn};
 
 pub(crate) use self::retry::Retry;
@@ -37,6 +39,7 @@ use crate::{
     slots::Slots,
     status_api::{BackupRequest, Health, StatusHandle},
     tasks::RunningTask,
+    upgrade::{Previous, UpgradeFailure},
     volume::Volume,
 };
 
@@ -79,6 +82,12 @@ pub(crate) struct Instance {
     pub(crate) task: Option<RunningTask>,
     /// The recovery of the database from another archive.
     pub(crate) recovery: Arc<Progress>,
+    /// Programs of the major version from which the data are upgraded.
+    pub(crate) previous: Option<Previous>,
+    /// Why the upgrade failed.
+    pub(crate) upgrade_failure: UpgradeFailure,
+    /// Collects the statistics of upgraded data.
+    pub(crate) analysis: Option<AbortOnDropHandle<()>>,
     /// What `pg_controldata` said. `None` if it may have changed.
     pub(crate) control: Option<ControlFile>,
     /// Where the WAL of a standby ends that is being stopped.
@@ -131,7 +140,7 @@ impl Instance {
                 Ok(()) = self.backup_requests.changed() => {}
                 Ok(()) = self.switch_requests.changed() => self.switch_wal(),
                 () = backup_changed(self.backup.as_mut()) => {}
-                result = wait_for(self.task.as_mut()) => self.finish(result),
+                result = wait_for(self.task.as_mut()) => self.finish(result).await,
                 Ok(()) = self.clusters.changed() => {}
                 Ok(()) = self.seals.changed() => {}
                 Some(()) = terminate.recv() => return self.terminate().await,
@@ -142,6 +151,7 @@ impl Instance {
     /// Performs one step. Returns whether it did something that the next step should see at once.
     async fn step(&mut self) -> Result<bool> {
         self.note_end().await?;
+        self.volume.finish_upgrade()?;
         let cluster = self.clusters.borrow_and_update().clone();
         let (uid, member) = (&self.cluster_uid, &self.member);
         let cluster = cluster.and_then(|cluster| MemberCluster::new(&cluster, uid, member));

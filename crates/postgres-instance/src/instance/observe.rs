@@ -41,6 +41,7 @@ impl Instance {
             failed_starts: self.retry.failures(),
             task: self.task.as_ref().map(|running| running.task),
             recovered: self.has_recovered(),
+            versions: self.versions()?,
             seal_requested: *self.seals.borrow_and_update(),
         })
     }
@@ -74,7 +75,10 @@ impl Instance {
         }
         let control = match &self.control {
             Some(control) => control.clone(),
-            None => control_data::read(&self.server.programs, &self.volume.data()).await?,
+            None => {
+                let data = self.volume.data();
+                control_data::read(self.programs_for(&data)?, &data).await?
+            }
         };
         self.control = Some(control.clone());
         if self.volume.state().system_identifier.is_none() {

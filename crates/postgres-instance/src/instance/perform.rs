@@ -56,6 +56,7 @@ impl Instance {
             Command::Follow { upstream } => self.follow(upstream, cluster),
             Command::Seal { epoch } => self.seal(*epoch, cluster).await,
             Command::Promote { timeline } => self.promote(*timeline, cluster),
+            Command::Upgrade => self.upgrade(),
             Command::Stop(mode) => {
                 self.end = self.replayed_end().filter(|_| !observed_primary(observed));
                 self.archiving.stop();
@@ -90,6 +91,7 @@ impl Instance {
         let prepared = primary.filter(|_| self.roles.were_attempted(primary));
         self.declared.set_server(prepared.map(|started| declared::Primary { started, objects, owner }));
         self.roles.set_server(primary.map(|started| roles::Primary { started, application }));
+        self.consider_statistics(primary.is_some());
         Ok(())
     }
 
@@ -271,10 +273,13 @@ impl Instance {
     }
 
     /// Takes the result of a task.
-    pub(super) fn finish(&mut self, result: Result<()>) {
+    pub(super) async fn finish(&mut self, result: Result<()>) {
         let Some(task) = self.task.take().map(|running| running.task) else { return };
         self.control = None;
-        let result = result.and_then(|()| self.complete(task));
+        let result = match result {
+            Ok(()) => self.complete(task).await,
+            failed => failed,
+        };
         if let Err(error) = result {
             self.retry.failed(now());
             error!(?task, error = format!("{error:#}"), "the task failed");
@@ -285,6 +290,12 @@ impl Instance {
                     self.clear_copy(&error);
                 }
                 Task::Clone | Task::CreateDatabase => self.clear_copy(&error),
+                // It is complete, and the next step goes on.
+                Task::Upgrade if self.volume.state().upgraded.is_some() => {}
+                Task::Upgrade => {
+                    self.clear_copy(&error);
+                    self.upgrade_failed(&error);
+                }
                 Task::Rewind => {}
             }
         }
@@ -300,7 +311,7 @@ impl Instance {
         }
     }
 
-    fn complete(&mut self, task: Task) -> Result<()> {
+    async fn complete(&mut self, task: Task) -> Result<()> {
         info!(?task, "the task is complete");
         self.retry.succeeded();
         match task {
@@ -314,6 +325,7 @@ impl Instance {
                 })?;
                 self.volume.complete_partial()?;
             }
+            Task::Upgrade => self.complete_upgrade().await?,
             Task::Rewind => self.volume.update(|state| state.rewind_begun = false)?,
             Task::Promote => self.volume.update(|state| {
                 state.own_timeline = state.promotion_begun.take();

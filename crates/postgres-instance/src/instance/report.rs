@@ -62,6 +62,7 @@ impl Instance {
             disk_full: is_full(plan, observed),
             archive: self.archiving.report(),
             recovery: self.recovery_report(observed),
+            upgrade: self.upgrade_report(plan, observed),
             backup: self.backup.as_ref().map(RunningBackup::report),
         });
     }

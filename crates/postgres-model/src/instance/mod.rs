@@ -16,6 +16,7 @@
 //! - Only a whole data directory with the system identifier of the cluster is started.
 //! - Restored data are promoted only after PostgreSQL has replayed the WAL up to the end of the recovery.
 //! - On a full volume, PostgreSQL neither writes nor receives WAL.
+//! - Data are upgraded only by the member that the operator has named, while PostgreSQL is down.
 //!
 //! The module does not know how long commands take. The fence that kills PostgreSQL when the Lease
 //! expires runs apart from it and does not wait for it.
@@ -29,11 +30,12 @@ mod properties;
 mod recover;
 #[cfg(test)]
 mod tests;
+mod upgrade;
 
 use std::time::Duration;
 
 pub use self::observed::{
-    ClusterView, ControlData, DataDirectory, LeaseView, Moment, Observed, Server, Task,
+    ClusterView, ControlData, DataDirectory, LeaseView, MajorVersions, Moment, Observed, Server, Task,
 };
 use crate::{report::InstanceState, space::BallastIntent, timeline::TimelineId};
 
@@ -96,6 +98,8 @@ pub enum Command {
         /// Timeline of the new primary.
         timeline: TimelineId,
     },
+    /// Upgrade the data with `pg_upgrade` into a partial directory, and replace the data directory by it.
+    Upgrade,
     /// Stop PostgreSQL.
     Stop(StopMode),
 }
@@ -205,6 +209,9 @@ fn next(observed: &Observed) -> Plan {
     let Some(view) = &observed.cluster else { return observed.wait() };
     if view.fenced {
         return observed.stop(InstanceState::Fenced, None);
+    }
+    if let Some(to) = view.upgrade {
+        return upgrade::plan(observed, view, to);
     }
     if let Some(problem) = observed.identity_problem(view) {
         return observed.stop(InstanceState::Hold, Some(problem));

@@ -42,8 +42,21 @@ pub struct Observed {
     pub task: Option<Task>,
     /// Whether PostgreSQL has replayed the WAL up to the end of the recovery of the volume.
     pub recovered: bool,
+    /// Major versions of the programs and of the data.
+    pub versions: MajorVersions,
     /// Highest epoch at which the operator asked for a seal.
     pub seal_requested: Option<u64>,
+}
+
+/// Major versions of PostgreSQL, which differ before an upgrade.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MajorVersions {
+    /// Version of the programs in the image.
+    pub programs: u16,
+    /// Version of the data directory. `None` without one.
+    pub data: Option<u16>,
+    /// Whether an upgrade of the data has failed in this Pod.
+    pub upgrade_failed: bool,
 }
 
 /// The part of a PostgresCluster that an instance obeys.
@@ -67,8 +80,10 @@ pub struct ClusterView {
     pub recovers: bool,
     /// System identifier of the cluster, once the database exists.
     pub system_identifier: Option<SystemIdentifier>,
-    /// Whether a person has fenced this member.
+    /// Whether a person has fenced this member, or all members are stopped.
     pub fenced: bool,
+    /// Major version to which this member upgrades its data while the others are stopped.
+    pub upgrade: Option<u16>,
     /// Whether the primary needs the Lease to continue. A single member does not.
     pub fencing: bool,
 }
@@ -185,6 +200,8 @@ pub enum Task {
     Rewind,
     /// The promotion is not confirmed yet.
     Promote,
+    /// `pg_upgrade` runs.
+    Upgrade,
 }
 
 impl Task {
@@ -195,6 +212,7 @@ impl Task {
             Self::Clone => InstanceState::Clone,
             Self::Rewind => InstanceState::Rewind,
             Self::Promote => InstanceState::Promoting,
+            Self::Upgrade => InstanceState::Upgrade,
         }
     }
 }

@@ -41,13 +41,18 @@ prop_compose! {
         system_identifier in option::of(systems()),
         fenced in prop::bool::weighted(0.1),
         (fencing, recovers) in (prop::bool::weighted(0.9), prop::bool::weighted(0.2)),
+        upgrade in option::weighted(0.1, majors()),
     ) -> ClusterView {
         ClusterView {
             epoch, target, current, timeline, primary_history, create_on, recovers, system_identifier, fenced,
-            fencing,
+            fencing, upgrade,
             expired_lease: None,
         }
     }
+}
+
+fn majors() -> impl Strategy<Value = u16> {
+    17..19_u16
 }
 
 fn servers() -> impl Strategy<Value = Server> {
@@ -61,7 +66,14 @@ fn servers() -> impl Strategy<Value = Server> {
 }
 
 fn tasks() -> impl Strategy<Value = Option<Task>> {
-    let tasks = select(vec![Task::CreateDatabase, Task::Restore, Task::Clone, Task::Rewind, Task::Promote]);
+    let tasks = select(vec![
+        Task::CreateDatabase,
+        Task::Restore,
+        Task::Clone,
+        Task::Rewind,
+        Task::Promote,
+        Task::Upgrade,
+    ]);
     prop_oneof![9 => Just(None), 1 => tasks.prop_map(Some)]
 }
 
@@ -105,6 +117,7 @@ prop_compose! {
         server in servers(),
         failed_starts in 0..5_u32,
         (task, recovered) in (tasks(), any::<bool>()),
+        (programs, data_version, upgrade_failed) in (majors(), majors(), any::<bool>()),
         seal_requested in option::of(1..5_u64),
     ) -> Observed {
         let control = |(system_identifier, history, end)| ControlData { system_identifier, history, end };
@@ -121,6 +134,7 @@ prop_compose! {
             failed_starts,
             task,
             recovered,
+            versions: MajorVersions { programs, data: Some(data_version), upgrade_failed },
             seal_requested,
         }
     }
@@ -131,7 +145,8 @@ prop_compose! {
 fn mandate(observed: &Observed) -> Option<&ClusterView> {
     let view = observed.cluster.as_ref()?;
     let has_lease = observed.now < observed.lease.leads_until && observed.lease.epoch == Some(view.epoch);
-    (view.target.as_deref() == Some("db-1") && has_lease && !view.fenced).then_some(view)
+    (view.target.as_deref() == Some("db-1") && has_lease && !view.fenced && view.upgrade.is_none())
+        .then_some(view)
 }
 
 fn is_of_the_system(observed: &Observed, view: &ClusterView) -> bool {
@@ -169,7 +184,7 @@ proptest! {
     fn primary_without_a_mandate_stops(observed in observations()) {
         let is_exempt = observed.cluster.is_none() && observed.now < observed.lease.leads_until;
         let is_single = observed.cluster.as_ref().is_some_and(|view| {
-            !view.fencing && view.target.as_deref() == Some("db-1") && !view.fenced
+            !view.fencing && view.target.as_deref() == Some("db-1") && !view.fenced && view.upgrade.is_none()
         });
         if !matches!(observed.server, Server::Primary { .. }) || is_exempt || is_single || observed.task.is_some() {
             return Ok(());
@@ -219,9 +234,16 @@ proptest! {
         match plan(&observed).command {
             Some(Command::Clone { .. }) => prop_assert_eq!(&observed.data, &DataDirectory::Missing),
             Some(Command::Rewind { .. }) => prop_assert_eq!(&observed.server, &Server::Down),
+            Some(Command::Upgrade) => {
+                let view = observed.cluster.as_ref().unwrap();
+                prop_assert_eq!(&observed.server, &Server::Down);
+                prop_assert_eq!(view.upgrade, Some(observed.versions.programs));
+                prop_assert!(observed.versions.data != view.upgrade && is_of_the_system(&observed, view));
+            }
             _ => {}
         }
     }
+
     #[test]
     fn full_volume_gets_neither_writes_nor_wal(observed in observations()) {
         if !observed.space.is_full() {

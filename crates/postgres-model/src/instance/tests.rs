@@ -37,6 +37,7 @@ fn view() -> ClusterView {
         recovers: false,
         system_identifier: Some(SYSTEM),
         fenced: false,
+        upgrade: None,
         fencing: true,
     }
 }
@@ -62,6 +63,7 @@ fn member(name: &str) -> Observed {
         failed_starts: 0,
         task: None,
         recovered: false,
+        versions: MajorVersions { programs: 17, data: Some(17), upgrade_failed: false },
         seal_requested: None,
     }
 }
@@ -529,4 +531,35 @@ fn data_that_have_not_recovered_are_not_taken_by_another_cluster() {
     assert_eq!(plan(&member).problem, Some(Problem::UnfinishedRecovery));
     member.volume.promotion_begun = Some(timeline(2));
     assert_eq!(plan(&member).problem, None, "they had recovered when the promotion began");
+}
+
+#[test]
+fn one_member_upgrades_its_data_once_after_postgresql_has_stopped() {
+    let mut first = member("db-1");
+    first.cluster = Some(ClusterView { upgrade: Some(18), ..view() });
+    first.server = Server::Primary { responsive: true };
+    first.lease = LeaseView { leads_until: NOW + Duration::from_secs(9), epoch: Some(1) };
+    assert_eq!(plan(&first).command, Some(Command::Stop(StopMode::Fast)));
+    first.server = Server::Down;
+    let waits = plan(&first);
+    assert_eq!(
+        (waits.command, waits.lease),
+        (None, LeaseIntent::Release),
+        "the image has the former version"
+    );
+    first.versions.programs = 18;
+    let upgrades = plan(&first);
+    assert_eq!((upgrades.command, upgrades.state), (Some(Command::Upgrade), InstanceState::Upgrade));
+    let mut failed = first.clone();
+    failed.versions.upgrade_failed = true;
+    assert_eq!((plan(&failed).command, plan(&failed).state), (None, InstanceState::Hold));
+    first.versions.data = Some(18);
+    first.volume.system_identifier = Some(SystemIdentifier(8));
+    let done = plan(&first);
+    assert_eq!((done.command, done.state, done.problem), (None, InstanceState::Hold, None));
+    first.data = DataDirectory::Missing;
+    assert_eq!(plan(&first).problem, Some(Problem::DataLost));
+    failed.versions.upgrade_failed = false;
+    failed.space = Space { total: 1 << 30, ..Space::default() };
+    assert_eq!(plan(&failed).problem, Some(Problem::DiskFull));
 }

@@ -5,6 +5,7 @@ mod databases;
 mod recovery;
 mod standby;
 mod state;
+mod upgrade;
 
 use serde::{Deserialize, Serialize};
 
@@ -14,6 +15,7 @@ pub use self::{
     recovery::RecoveryReport,
     standby::{StandbyReport, SyncState, WalSenderState},
     state::InstanceState,
+    upgrade::UpgradeReport,
 };
 use crate::{
     lsn::Lsn,
@@ -125,6 +127,9 @@ pub struct InstanceReport {
     /// The recovery that this member performs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovery: Option<RecoveryReport>,
+    /// The upgrade of the data to another major version, which this member was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upgrade: Option<UpgradeReport>,
     /// The last base backup that this run of the instance was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backup: Option<BackupReport>,
@@ -206,6 +211,7 @@ impl InstanceReport {
             disk_full: false,
             archive: None,
             recovery: None,
+            upgrade: None,
             backup: None,
         }
     }
@@ -258,6 +264,7 @@ impl InstanceReport {
             .try_for_each(|(field, text, most)| check_text(field, text, most))?;
         self.archive.as_ref().map_or(Ok(()), ArchiveReport::check)?;
         self.recovery.as_ref().map_or(Ok(()), RecoveryReport::check)?;
+        self.upgrade.as_ref().map_or(Ok(()), UpgradeReport::check)?;
         self.databases.as_ref().map_or(Ok(()), DatabasesReport::check)?;
         self.backup.as_ref().map_or(Ok(()), BackupReport::check)
     }

@@ -28,6 +28,8 @@ pub enum InstanceState {
     Fenced,
     /// `pg_rewind` removes WAL that the primary lacks.
     Rewind,
+    /// `pg_upgrade` upgrades the data to another major version.
+    Upgrade,
     /// Postgres was stopped, because the volume is full. It starts when there is more space.
     DiskFull,
     /// A state that this version does not know.

@@ -31,6 +31,7 @@ impl World {
                 fenced: self.nodes[index].is_fenced,
                 fencing: true,
                 recovers: false,
+                upgrade: None,
             });
         }
     }
@@ -148,8 +149,8 @@ impl World {
             }
             Command::Promote { timeline } => self.promote(index, *timeline, torn),
             Command::Rewind { primary } => self.rewind(index, primary),
-            Command::CreateDatabase | Command::Restore | Command::Clone { .. } => {
-                panic!("every member has data")
+            Command::CreateDatabase | Command::Restore | Command::Clone { .. } | Command::Upgrade => {
+                panic!("every member has data of one version")
             }
         }
     }

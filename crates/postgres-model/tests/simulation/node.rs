@@ -5,7 +5,7 @@ use std::time::Duration;
 use lease::{Machine, Timing};
 use postgres_model::{
     in_force::{InForce, RELOAD},
-    instance::{ClusterView, ControlData, DataDirectory, LeaseView, Observed, Server},
+    instance::{ClusterView, ControlData, DataDirectory, LeaseView, MajorVersions, Observed, Server},
     lsn::Lsn,
     report::{InstanceReport, InstanceState, WalPositions},
     space::{Ballast, Space},
@@ -174,6 +174,7 @@ impl Node {
             failed_starts: 0,
             task: None,
             recovered: false,
+            versions: MajorVersions::default(),
             seal_requested: self.seal_requested,
         }
     }

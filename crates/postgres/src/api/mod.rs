@@ -21,6 +21,7 @@ mod slots;
 mod status;
 mod storage;
 mod updates;
+mod upgrade;
 
 use k8s_openapi::api::core::v1::{ResourceRequirements, Toleration, TopologySpreadConstraint};
 use kube::{CustomResource, KubeSchema};
@@ -51,6 +52,8 @@ pub use status::{
 };
 pub use storage::{AccessMode, Retention, RetentionPolicy, Storage};
 pub use updates::{PrimaryUpdate, Updates};
+pub(crate) use upgrade::major;
+pub use upgrade::{MajorUpgradeStatus, MajorVersionUpdate};
 
 /// spec is the desired state of the PostgresCluster.
 #[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]

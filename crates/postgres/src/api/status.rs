@@ -10,7 +10,7 @@ use postgres_model::{lsn::Lsn, system_identifier::SystemIdentifier, timeline::Ti
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{RecoveryStatus, adoption::AdoptionStatus};
+use super::{MajorUpgradeStatus, RecoveryStatus, adoption::AdoptionStatus};
 
 /// status is the observed state of the PostgresCluster.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -90,6 +90,10 @@ pub struct PostgresClusterStatus {
     /// recovery says from which archive the database comes. It is set before the first member starts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovery: Option<RecoveryStatus>,
+
+    /// majorUpgrade is the last upgrade of the data to another major version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub major_upgrade: Option<MajorUpgradeStatus>,
 
     /// currentVersion is the version of PostgreSQL that the members run.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -335,6 +339,11 @@ pub struct LastBackupStatus {
 
     /// stoppedAt is the time at which the backup ended.
     pub stopped_at: Time,
+
+    /// systemID identifies the database of the backup. An upgrade to another major version makes another
+    /// database.
+    #[serde(default, rename = "systemID", skip_serializing_if = "Option::is_none")]
+    pub system_id: Option<SystemIdentifier>,
 }
 
 /// State of a schedule.

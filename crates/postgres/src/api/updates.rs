@@ -4,6 +4,8 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::MajorVersionUpdate;
+
 /// Updates decides how the members are replaced after a change of the version, the image, the
 /// resources, or the placement: the standbys one after the other, and the primary last.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -13,6 +15,13 @@ pub struct Updates {
     /// Manual: after you have requested a switchover.
     #[serde(default)]
     pub primary: PrimaryUpdate,
+
+    /// majorVersion decides what happens if version is a later major version than that of the data. Refuse: the
+    /// former version keeps running. Upgrade: all members stop, pg_upgrade upgrades the data of the primary,
+    /// and the other members are replaced by copies of it. Take a backup before, because there is no other
+    /// way back.
+    #[serde(default)]
+    pub major_version: MajorVersionUpdate,
 }
 
 /// When the primary is replaced.

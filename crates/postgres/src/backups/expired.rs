@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use kube::ResourceExt;
 use operator_core::kind::uid;
 
-use super::{SCHEDULE_LABEL, first};
+use super::{SCHEDULE_LABEL, first, is_of};
 use crate::api::{PostgresBackup, PostgresBackupPhase as Phase, PostgresCluster};
 
 /// Number of failed backups of a schedule, and of failed first backups, that are kept.
@@ -35,7 +35,10 @@ pub(super) fn expired<B: AsRef<PostgresBackup>>(
         if !is_created || !status.phase.is_final() || status.cluster_uid != uid(cluster) {
             continue;
         }
-        let has_left = !status.key.is_empty() && oldest.is_some_and(|oldest| status.key < *oldest);
+        let system = cluster.status.as_ref().and_then(|status| status.system_id);
+        let has_left = is_of(status.system_id, system)
+            && !status.key.is_empty()
+            && oldest.is_some_and(|oldest| status.key < *oldest);
         let is_surplus = status.phase == Phase::Failed && {
             let later = failed.entry(schedule.clone()).or_default();
             *later = later.saturating_add(1);

@@ -1,4 +1,4 @@
-//! The first backup of a cluster that was recovered. Pure functions.
+//! The first backup of a cluster that was recovered, or upgraded to another major version. Pure functions.
 //!
 //! The archive of such a cluster begins with WAL that nothing can be recovered from without a base
 //! backup.
@@ -17,6 +17,8 @@ use crate::{
 
 /// Digits of the UID in the name. A former cluster of the name may have left a backup.
 const DIGITS: usize = 8;
+/// Word in the names of the first backups after a recovery.
+const RECOVERED: &str = "recovered";
 /// Time after which a failed first backup is repeated. It doubles each time.
 const DELAY: SignedDuration = SignedDuration::from_mins(1);
 /// Longest time after which a failed first backup is repeated.
@@ -39,19 +41,42 @@ pub(super) fn next_attempt(
     membership: &Membership,
     backups: &[impl AsRef<PostgresBackup>],
 ) -> Option<Attempt> {
-    let recovery = membership.recovery.as_ref().filter(|recovery| recovery.done)?;
+    let Origin { word, last } = Origin::of(membership)?;
     let has_backup = cluster.status.as_ref().is_some_and(|status| status.last_backup.is_some());
     if has_backup || cluster.spec.backup.is_none() || cluster.spec.paused {
         return None;
     }
-    if recovery.first_backup.is_empty() {
-        return Some(Attempt { name: name(cluster, 1), due: None });
+    if last.is_empty() {
+        return Some(Attempt { name: name(cluster, &word, 1), due: None });
     }
-    let number = number(cluster, &recovery.first_backup)?;
-    let last = backups.iter().map(AsRef::as_ref).find(|backup| backup.name_any() == recovery.first_backup)?;
+    let number = number_of(cluster, &word, last)?;
+    let last = backups.iter().map(AsRef::as_ref).find(|backup| backup.name_any() == last)?;
     let status = last.status.as_ref().filter(|status| status.phase == PostgresBackupPhase::Failed)?;
     let due = status.stopped_at.as_ref()?.0.checked_add(delay(number)).ok()?;
-    Some(Attempt { name: name(cluster, number.saturating_add(1)), due: Some(due) })
+    Some(Attempt { name: name(cluster, &word, number.saturating_add(1)), due: Some(due) })
+}
+
+/// Where the database comes from that lacks a backup.
+struct Origin<'a> {
+    /// Word in the names of its first backups.
+    word: String,
+    /// Name of the last attempt. Empty if there was none.
+    last: &'a str,
+}
+
+impl<'a> Origin<'a> {
+    fn of(membership: &'a Membership) -> Option<Self> {
+        let upgrade = membership.upgrade.as_ref().filter(|upgrade| upgrade.done);
+        if let Some(upgrade) = upgrade {
+            return Some(Self { word: upgraded(upgrade.to_major()?), last: &upgrade.first_backup });
+        }
+        let recovery = membership.recovery.as_ref().filter(|recovery| recovery.done)?;
+        Some(Self { word: RECOVERED.to_owned(), last: &recovery.first_backup })
+    }
+}
+
+fn upgraded(major: u16) -> String {
+    format!("upgraded-{major}")
 }
 
 /// Returns how long an attempt waits after this one has failed.
@@ -61,19 +86,25 @@ fn delay(number: u32) -> SignedDuration {
 }
 
 /// Returns the name of an attempt.
-fn name(cluster: &PostgresCluster, number: u32) -> String {
+fn name(cluster: &PostgresCluster, word: &str, number: u32) -> String {
     let digits: String = uid(cluster).chars().take(DIGITS).collect();
-    let first = format!("{}-recovered-{digits}", cluster.name_any());
+    let first = format!("{}-{word}-{digits}", cluster.name_any());
     if number > 1 { format!("{first}-{number}") } else { first }
 }
 
 /// Returns the number of an attempt with this name. `None` if it is another backup.
 pub(super) fn number(cluster: &PostgresCluster, other: &str) -> Option<u32> {
-    let number = match other.strip_prefix(&name(cluster, 1))? {
+    let upgrade = cluster.status.as_ref().and_then(|status| status.major_upgrade.as_ref()?.to_major());
+    let words = [Some(RECOVERED.to_owned()), upgrade.map(upgraded)];
+    words.into_iter().flatten().find_map(|word| number_of(cluster, &word, other))
+}
+
+fn number_of(cluster: &PostgresCluster, word: &str, other: &str) -> Option<u32> {
+    let number = match other.strip_prefix(&name(cluster, word, 1))? {
         "" => 1,
         suffix => suffix.strip_prefix('-')?.parse().ok()?,
     };
-    (name(cluster, number) == other).then_some(number)
+    (name(cluster, word, number) == other).then_some(number)
 }
 
 /// Returns the spec of the first backup. It begins with a checkpoint at full speed: until it is complete,
@@ -150,6 +181,17 @@ mod tests {
     }
 
     #[test]
+    fn upgraded_cluster_gets_a_backup_of_its_own() {
+        let upgrade = json!({"from": "17.6", "to": "18.6", "member": "db-1", "done": true});
+        let archives = json!({"backup": {"objectStore": store()}});
+        let recovered = json!({"objectStore": store(), "done": true, "firstBackup": FIRST});
+        let status = json!({"recovery": recovered, "majorUpgrade": upgrade});
+        let name = "db-upgraded-18-2c1f1c4e";
+        assert_eq!(next(&archives, status.clone(), None), Some((name.to_owned(), None)));
+        assert_eq!(number(&with(&archives, status), name), Some(1));
+    }
+
+    #[test]
     fn failed_first_backup_is_repeated_later_each_time() {
         let archives = json!({"backup": {"objectStore": store()}});
         let after = |name: &str, phase: &str| {
@@ -169,7 +211,8 @@ mod tests {
     #[test]
     fn name_has_digits_of_the_uid() {
         let cluster = with(&json!({}), json!({}));
-        assert_eq!((name(&cluster, 1), name(&cluster, 2)), (FIRST.to_owned(), format!("{FIRST}-2")));
+        let name = |number| name(&cluster, RECOVERED, number);
+        assert_eq!((name(1), name(2)), (FIRST.to_owned(), format!("{FIRST}-2")));
         let number = |suffix: &str| number(&cluster, &format!("{FIRST}{suffix}"));
         assert_eq!([number(""), number("-2"), number("-12")], [Some(1), Some(2), Some(12)]);
         assert_eq!([number("-1"), number("-02"), number("-x"), number("2")], [None; 4]);

@@ -29,7 +29,10 @@ use postgres_model::report::InstanceReport;
 use tokio_util::task::AbortOnDropHandle;
 
 use self::{expired::expired, orphans::Orphans, progress::Inputs};
-pub(crate) use self::{progress::Request, summary::Summary};
+pub(crate) use self::{
+    progress::Request,
+    summary::{Summary, is_of},
+};
 use crate::{
     api::{PostgresBackup, PostgresBackupPhase, PostgresCluster},
     error::Error,

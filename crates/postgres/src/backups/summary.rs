@@ -4,6 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 use operator_core::{conditions::NewCondition, kind::uid};
+use postgres_model::system_identifier::SystemIdentifier;
 
 use super::schedule::Schedule;
 use crate::{
@@ -45,11 +46,18 @@ impl Summary {
         };
         let known = cluster.status.as_ref().and_then(|status| status.last_backup.clone());
         let found = ended(Phase::Completed).and_then(|backup| {
-            let key = backup.status.as_ref()?.key.clone();
-            Some(LastBackupStatus { name: backup.name_any(), key, stopped_at: stopped(backup)? })
+            let status = backup.status.as_ref()?;
+            Some(LastBackupStatus {
+                name: backup.name_any(),
+                key: status.key.clone(),
+                stopped_at: stopped(backup)?,
+                system_id: status.system_id,
+            })
         });
         // The object of the last backup can be deleted; the backup stays.
-        let last = known.into_iter().chain(found).max_by_key(|backup| backup.stopped_at.0);
+        let system = cluster.status.as_ref().and_then(|status| status.system_id);
+        let last = known.into_iter().chain(found).filter(|backup| is_of(backup.system_id, system));
+        let last = last.max_by_key(|backup| backup.stopped_at.0);
         let failed = ended(Phase::Failed).filter(|backup| {
             let last = last.as_ref().map(|last| last.stopped_at.0);
             stopped(backup).map(|time| time.0) > last
@@ -105,6 +113,11 @@ impl Summary {
             ),
         }
     }
+}
+
+/// Returns whether a backup is one of this database, and not of the one before an upgrade to another major version.
+pub(crate) fn is_of(backup: Option<SystemIdentifier>, database: Option<SystemIdentifier>) -> bool {
+    backup.is_none() || database.is_none() || backup == database
 }
 
 fn stopped(backup: &PostgresBackup) -> Option<Time> {

@@ -15,13 +15,15 @@ use postgres_model::{metrics, status_api};
 
 use super::{
     APP, PORT, archive,
-    pod::{DATA, MemberImages, PROGRAM, RUN, SCRATCH},
+    pod::{DATA, MemberImages, PREVIOUS, PROGRAM, RUN, SCRATCH},
     secret::Purpose,
 };
 use crate::api::PostgresCluster;
 
 /// Where the instance manager is installed.
 const PROGRAM_PATH: &str = "/ensemble";
+/// Where the programs of the former major version are.
+const PREVIOUS_PATH: &str = "/previous";
 /// Where the volume of the member is mounted.
 const DATA_PATH: &str = "/var/lib/ensemble";
 /// Folder with a folder for each of the certificates.
@@ -50,6 +52,22 @@ pub(super) fn installer(images: &MemberImages<'_>) -> Container {
         volume_mounts: Some(vec![mount(PROGRAM, PROGRAM_PATH)]),
         ..Container::default()
     }
+}
+
+/// Returns the init container that copies the programs of the former major version, for an upgrade.
+pub(super) fn previous(images: &MemberImages<'_>) -> Option<Container> {
+    Some(Container {
+        name: PREVIOUS.to_owned(),
+        image: Some(images.previous?.to_owned()),
+        command: Some(vec![
+            format!("{PROGRAM_PATH}/ensemble-instance"),
+            "copy-programs".to_owned(),
+            PREVIOUS_PATH.to_owned(),
+        ]),
+        security_context: Some(restricted()),
+        volume_mounts: Some(vec![mount(PROGRAM, PROGRAM_PATH), mount(PREVIOUS, PREVIOUS_PATH)]),
+        ..Container::default()
+    })
 }
 
 /// Returns the container of PostgreSQL. The instance manager is its first process.
@@ -85,6 +103,7 @@ pub(super) fn postgres(cluster: &PostgresCluster, images: &MemberImages<'_>) -> 
             ]
             .into_iter()
             .chain(memory_limit(cluster))
+            .chain(images.previous.map(|_| value("PREVIOUS_PROGRAMS", format!("{PREVIOUS_PATH}/bin"))))
             .collect(),
         ),
         ports: Some(vec![
@@ -99,7 +118,12 @@ pub(super) fn postgres(cluster: &PostgresCluster, images: &MemberImages<'_>) -> 
         liveness_probe: Some(probe("/livez", 10, 3)),
         readiness_probe: Some(probe("/readyz", 2, 2)),
         volume_mounts: Some(
-            mounts.into_iter().chain(SECRETS.map(secret)).chain(archive::mounts(cluster)).collect(),
+            mounts
+                .into_iter()
+                .chain(SECRETS.map(secret))
+                .chain(archive::mounts(cluster))
+                .chain(images.previous.map(|_| mount(PREVIOUS, PREVIOUS_PATH)))
+                .collect(),
         ),
         ..Container::default()
     }

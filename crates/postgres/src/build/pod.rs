@@ -24,6 +24,8 @@ pub(super) const PROGRAM: &str = "program";
 pub(super) const RUN: &str = "run";
 /// Volume for temporary files.
 pub(super) const SCRATCH: &str = "scratch";
+/// Volume with the programs of the former major version.
+pub(super) const PREVIOUS: &str = "previous";
 /// How long PostgreSQL has for a clean stop, and how much longer the kubelet waits.
 const STOP_SECONDS: i64 = 120;
 const STOP_MARGIN_SECONDS: i64 = 30;
@@ -36,6 +38,8 @@ pub(crate) struct MemberImages<'a> {
     pub(crate) user: i64,
     /// Image with the instance manager.
     pub(crate) instance: &'a str,
+    /// Image with the programs of the former major version, for an upgrade of the data.
+    pub(crate) previous: Option<&'a str>,
 }
 
 /// Returns the Pod of a member. It starts as a replica; the controller changes its role.
@@ -68,9 +72,11 @@ fn spec(cluster: &PostgresCluster, serial: Serial, images: &MemberImages<'_>) ->
         restart_policy: Some("Always".to_owned()),
         termination_grace_period_seconds: Some(STOP_SECONDS + STOP_MARGIN_SECONDS),
         security_context: Some(security_context(images.user)),
-        init_containers: Some(vec![container::installer(images)]),
+        init_containers: Some(
+            [container::installer(images)].into_iter().chain(container::previous(images)).collect(),
+        ),
         containers: vec![container::postgres(cluster, images)],
-        volumes: Some(volumes(cluster, serial)),
+        volumes: Some(volumes(cluster, serial, images)),
         ..PodSpec::default()
     };
     scheduling::set(cluster, &mut pod);
@@ -90,7 +96,7 @@ fn security_context(user: i64) -> PodSecurityContext {
     }
 }
 
-fn volumes(cluster: &PostgresCluster, serial: Serial) -> Vec<Volume> {
+fn volumes(cluster: &PostgresCluster, serial: Serial, images: &MemberImages<'_>) -> Vec<Volume> {
     let claim = PersistentVolumeClaimVolumeSource {
         claim_name: member_name(cluster, serial),
         ..PersistentVolumeClaimVolumeSource::default()
@@ -106,6 +112,7 @@ fn volumes(cluster: &PostgresCluster, serial: Serial) -> Vec<Volume> {
         .into_iter()
         .chain(secrets)
         .chain(archive::volumes(cluster))
+        .chain(images.previous.map(|_| empty(PREVIOUS)))
         .collect()
 }
 
@@ -119,7 +126,8 @@ mod tests {
     fn pod(spec: &serde_json::Value) -> Pod {
         let cluster = cluster(spec);
         let owner = Owner::controller(&cluster, Some("shop")).unwrap();
-        let images = MemberImages { postgres: "postgres:18.6", user: 999, instance: "ensemble:0.1.0" };
+        let images =
+            MemberImages { postgres: "postgres:18.6", user: 999, instance: "ensemble:0.1.0", previous: None };
         new(&cluster, &owner, 2, &images)
     }
 

@@ -20,6 +20,8 @@
 //! - A new member starts after all volumes name it, so that they tell another cluster of the name who
 //!   may have an acknowledged row.
 //! - A paused cluster gets no action.
+//! - Data are upgraded to another major version by one member, which was the primary, while all others are
+//!   stopped.
 //! - The Pods of a hibernated cluster are deleted after it is stored that the primary is fenced, so nobody
 //!   replaces it.
 
@@ -36,6 +38,7 @@ mod size;
 mod storage;
 #[cfg(test)]
 mod tests;
+mod upgrade;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -50,8 +53,11 @@ use postgres_model::{
     timeline::Position,
 };
 
-pub(crate) use self::storage::{ClaimSize, Storage};
 use self::{adoption::AdoptionProblem, primary::Election};
+pub(crate) use self::{
+    storage::{ClaimSize, Storage},
+    upgrade::RequestedUpgrade,
+};
 use crate::{
     api::{BootstrapStatus, Durability, FormerVolumes, PrimaryUpdate, RecoveryStatus, RetentionPolicy, Role},
     membership::{Member, Membership, Serial},
@@ -92,6 +98,8 @@ pub(crate) struct Observed {
     pub(crate) forced: Option<String>,
     pub(crate) updates: Updates,
     pub(crate) storage: Storage,
+    /// The upgrade to another major version that the spec asks for.
+    pub(crate) upgrade: Option<RequestedUpgrade>,
     /// From which archive a new cluster recovers. `None`: it creates a new database.
     pub(crate) recovery: Option<Result<RecoveryStatus, RecoveryProblem>>,
 }
@@ -270,6 +278,14 @@ pub(crate) fn decide(observed: &Observed) -> Decision {
     }
     let adoption_problem = adoption::compare(observed, &mut next);
     recovery::learn(observed, &mut next);
+    let is_upgraded = upgrade::advance(observed, &mut next);
+    // The next reconcile knows the programs that the Pods need.
+    if next.upgrade != observed.membership.upgrade {
+        return Decision::idle(observed, next);
+    }
+    if is_upgraded {
+        return Decision { actions: actions(observed, &next), ..Decision::idle(observed, next) };
+    }
     let election = match adoption_problem {
         None => primary::elect(observed, &mut next),
         Some(_) => Election::default(),
@@ -416,6 +432,12 @@ impl Observed {
         if self.hibernated {
             let pod = pod.filter(|pod| !pod.is_terminating);
             return pod.map(|pod| Action::DeletePod(serial, pod.uid.clone()));
+        }
+        if let Some(upgrade) = next.upgrade_in_progress() {
+            return self.upgrade_action(next, member, upgrade);
+        }
+        if let Some(action) = self.former_upgrade(next, serial) {
+            return Some(action);
         }
         // A failover may need what it has.
         if member.leaving && member.joined && next.is_in_quorum(serial) {

@@ -3,7 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use postgres_model::{
-    failover::ANY, lsn::Lsn, report::InstanceState, sync::SyncMethod, timeline::TimelineId,
+    failover::ANY,
+    lsn::Lsn,
+    report::{InstanceState, UpgradeReport},
+    sync::SyncMethod,
+    system_identifier::SystemIdentifier,
+    timeline::TimelineId,
 };
 use proptest::{collection::vec, prelude::*};
 
@@ -11,6 +16,7 @@ use super::{
     tests::{observed, report, source},
     *,
 };
+use crate::api::MajorUpgradeStatus;
 
 /// What happens to the modelled cluster.
 #[derive(Clone, Debug)]
@@ -43,6 +49,10 @@ enum Event {
     Recover,
     /// The archive that a new cluster is to recover from is found, or is not.
     Find(bool),
+    /// The user asks for the next major version, or for that of the data.
+    Ask(bool),
+    /// The member that upgrades its data succeeds or fails, if that has started.
+    Upgrade(bool),
 }
 
 fn event() -> impl Strategy<Value = Event> {
@@ -61,6 +71,8 @@ fn event() -> impl Strategy<Value = Event> {
         1 => Just(Event::Recreate),
         2 => Just(Event::Recover),
         1 => prop::bool::weighted(0.7).prop_map(Event::Find),
+        1 => any::<bool>().prop_map(Event::Ask),
+        2 => prop::bool::weighted(0.7).prop_map(Event::Upgrade),
     ]
 }
 
@@ -85,9 +97,22 @@ struct Model {
     lives: usize,
     /// Epochs at which members were sealed.
     sealed: BTreeMap<Serial, u64>,
-    /// Timelines that were claimed, with their authors.
+    /// Timelines of the present database that were claimed, with their authors.
     claims: BTreeMap<u32, String>,
+    /// Databases on volumes that were upgraded, or copied from one that was. The others have the first one.
+    systems: BTreeMap<String, u64>,
+    /// Major version of the data of the cluster.
+    version: u16,
+    /// Whether the user asks for the next major version.
+    asks: bool,
+    /// Pod in which an upgrade has failed.
+    failed: Option<String>,
+    /// What the user wrote into the spec of the Pods, and whom the user has fenced.
+    written: (String, Fence),
 }
+
+/// Major version of the first database of the model, and the number of its system.
+const FIRST: (u16, u64) = (18, 7_400_000_000_000_000_001);
 
 impl Model {
     fn new(when_scaled: RetentionPolicy, from_archive: bool) -> Self {
@@ -107,7 +132,71 @@ impl Model {
             lives: 1,
             sealed: BTreeMap::new(),
             claims: BTreeMap::new(),
+            systems: BTreeMap::new(),
+            version: FIRST.0,
+            asks: false,
+            failed: None,
+            written: ("new".to_owned(), Fence::default()),
         }
+    }
+
+    /// Returns the database on the volume of a member.
+    fn system(&self, serial: Serial) -> u64 {
+        let volume = self.observed.volumes.get(&serial).and_then(|volume| self.systems.get(&volume.uid));
+        volume.copied().unwrap_or(FIRST.1)
+    }
+
+    /// Lets the controller see what depends on the version: the programs that Pods should have, and who has to be
+    /// down.
+    fn serve(&mut self) {
+        let next = self.version + 1;
+        let (written, fence) = self.written.clone();
+        let upgrade = self.observed.membership.upgrade_in_progress();
+        self.observed.fence = if upgrade.is_some() { Fence::all() } else { fence };
+        let programs = if upgrade.is_some() { next } else { self.version };
+        self.observed.updates.revision = Some(format!("{written} with {programs}"));
+        let requested = RequestedUpgrade { from: format!("{}.1", self.version), to: format!("{next}.1") };
+        self.observed.upgrade = self.asks.then_some(requested);
+    }
+
+    /// Lets the member upgrade its data, or fail to. Returns whether it does.
+    fn upgrade(&mut self, succeeds: bool) -> bool {
+        self.serve();
+        let membership = &self.observed.membership;
+        let Some(upgrade) = membership.upgrade_in_progress().filter(|upgrade| upgrade.started) else {
+            return false;
+        };
+        let serial = membership.members.iter().map(|member| member.serial);
+        let serial = serial.clone().find(|serial| membership.name_of(*serial) == upgrade.member).unwrap();
+        let pod = self.observed.pods.get(&serial).filter(|pod| pod.is_ready && !pod.is_terminating);
+        let Some(pod) = pod.filter(|pod| Some(&pod.revision) == self.observed.updates.revision.as_ref())
+        else {
+            return false;
+        };
+        let system = FIRST.1 + u64::from(self.version + 1 - FIRST.0);
+        if self.failed.as_ref() == Some(&pod.uid) || self.system(serial) == system {
+            return false;
+        }
+        assert!(membership.is_primary(serial), "another member than the primary upgrades its data");
+        assert_eq!(Some(self.system(serial)), membership.system_id.map(|system| system.0));
+        if succeeds {
+            self.systems.insert(self.observed.volumes[&serial].uid.clone(), system);
+        } else {
+            self.failed = Some(pod.uid.clone());
+        }
+        true
+    }
+
+    /// Returns the report of a member about the upgrade of its data.
+    fn upgrade_report(&self, serial: Serial) -> Option<UpgradeReport> {
+        let membership = &self.observed.membership;
+        let upgrade = membership.upgrade_in_progress()?;
+        let pod = &self.observed.pods[&serial];
+        let is_asked = upgrade.started && membership.name_of(serial) == upgrade.member;
+        let failure = (self.failed.as_ref() == Some(&pod.uid)).then(|| "it failed".to_owned());
+        let is_upgraded = self.system(serial) > FIRST.1 + u64::from(self.version - FIRST.0);
+        let data_version = self.version + u16::from(is_upgraded);
+        is_asked.then_some(UpgradeReport { data_version, failure })
     }
 
     /// Lets the members report: ready Pods answer, and the target is the primary at once.
@@ -131,11 +220,14 @@ impl Model {
             let claimed = self.claims.keys().last().copied().and_then(|number| TimelineId::new(number).ok());
             let timeline = claimed.filter(|_| membership.is_adopting()).unwrap_or(failover.timeline);
             let mut report = report(serial, state(serial), timeline.max(failover.timeline));
+            report.system_identifier = Some(SystemIdentifier(self.system(serial)));
             if !self.has_data(serial) {
                 report.state = InstanceState::Hold;
                 (report.timeline, report.system_identifier, report.is_empty) = (None, None, true);
             }
             report.sealed_epoch = self.sealed.get(&serial).copied();
+            report.pod_uid.clone_from(&self.observed.pods[&serial].uid);
+            report.upgrade = self.upgrade_report(serial);
             report.positions.received = Some(Lsn(0x1000));
             if report.state == InstanceState::Primary {
                 let last =
@@ -192,13 +284,18 @@ impl Model {
         let failover = &membership.failover;
         let creates =
             |serial| !membership.is_bootstrapped() && membership.is(serial, failover.target.as_ref());
+        let primary = membership.members.iter().find(|member| membership.is_primary(member.serial));
+        let copied = primary.map(|primary| self.system(primary.serial));
         for (serial, _) in self.observed.pods.iter().filter(|(_, pod)| pod.is_ready && !pod.is_terminating) {
             let Some(volume) = self.observed.volumes.get(serial) else { continue };
             if creates(*serial) && self.data.insert(volume.uid.clone()) {
                 self.databases.insert(volume.uid.clone());
-            } else if failover.current.is_some() || !(membership.is_adopting() || membership.is_recovering())
+            } else if (failover.current.is_some()
+                || !(membership.is_adopting() || membership.is_recovering()))
+                && self.data.insert(volume.uid.clone())
+                && let Some(copied) = copied
             {
-                self.data.insert(volume.uid.clone());
+                self.systems.insert(volume.uid.clone(), copied);
             }
         }
     }
@@ -210,6 +307,16 @@ impl Model {
     /// Deletes the cluster, and creates one of the same name. Only the volumes are left.
     fn recreate(&mut self) {
         let before = &self.observed.membership;
+        // A person has to choose between the data from before and after an upgrade, until the volumes tell them
+        // apart.
+        let of_cluster = |volume: &Volume| {
+            volume.record.as_ref().is_some_and(|record| record.system_id == before.system_id)
+        };
+        let is_recorded =
+            before.staying().all(|one| self.observed.volumes.get(&one.serial).is_none_or(of_cluster));
+        if before.upgrade.is_some() && (before.upgrade_in_progress().is_some() || !is_recorded) {
+            return;
+        }
         if !before.is_adopting() {
             self.check_records();
         }
@@ -282,7 +389,7 @@ impl Model {
                 self.observed.volumes.values_mut().for_each(|volume| volume.size.is_bound = true);
             }
             Event::Pause(paused) => self.observed.paused = paused,
-            Event::Revise(revision) => self.observed.updates.revision = Some(revision.to_string()),
+            Event::Revise(revision) => self.written.0 = revision.to_string(),
             Event::Grow(gibibytes) => {
                 let size = format!("{gibibytes}Gi").parse().ok();
                 self.observed.storage.size = self.observed.storage.size.max(size);
@@ -293,7 +400,7 @@ impl Model {
             }
             Event::Fence(member) => {
                 let name = |serial: Serial| if serial == 0 { "*".into() } else { format!("db-{serial}") };
-                self.observed.fence = Fence::parse(member.map(name).as_deref());
+                self.written.1 = Fence::parse(member.map(name).as_deref());
             }
             Event::Recreate => self.recreate(),
             Event::Recover => drop(self.recover()),
@@ -302,11 +409,14 @@ impl Model {
                 self.observed.recovery = Some(if is_found { Ok(source()) } else { Err(missing) });
             }
             Event::Find(_) => {}
+            Event::Ask(asks) => self.asks = asks,
+            Event::Upgrade(succeeds) => drop(self.upgrade(succeeds)),
         }
     }
 
     /// Reconciles, and is killed after some writes. Returns whether there was anything to write.
     fn reconcile(&mut self, mut writes: usize) -> bool {
+        self.serve();
         self.report();
         self.observed.synchronous.number = usize::from(self.observed.size >= 3);
         let decision = decide(&self.observed);
@@ -317,6 +427,13 @@ impl Model {
                 return true;
             }
             writes -= 1;
+            let (before, next) = (&self.observed.membership, &decision.membership);
+            if before.upgrade_in_progress().is_some()
+                && next.upgrade.as_ref().is_some_and(|upgrade| upgrade.done)
+            {
+                (self.version, self.asks) = (self.version + 1, false);
+                self.claims.clear();
+            }
             self.claim(&decision.membership);
             self.observed.membership = decision.membership.clone();
         }
@@ -346,7 +463,9 @@ impl Model {
             assert_eq!(silent.count(), 0, "a member was not asked: {decision:?}");
         }
         self.check_recovery(decision);
-        if self.observed.primary_is_listed() {
+        let upgrade = &decision.membership.upgrade;
+        let is_upgraded = *upgrade != before.upgrade && upgrade.as_ref().is_some_and(|upgrade| upgrade.done);
+        if self.observed.primary_is_listed() && !is_upgraded {
             assert_eq!(decision.membership.failover.target, before.failover.target, "{decision:?}");
         }
         for primary in before.failover.current.iter().chain(&before.failover.target) {
@@ -355,7 +474,9 @@ impl Model {
                 decision.membership.members.iter().find(|one| Some(one.serial) == member.map(|it| it.serial));
             assert!(member.is_some_and(|member| !member.leaving), "the primary leaves: {decision:?}");
         }
-        for action in &decision.actions {
+        // PostgreSQL runs nowhere meanwhile.
+        let is_down = before.failover.fenced && upgrade.as_ref().is_some_and(|upgrade| !upgrade.done);
+        for action in decision.actions.iter().filter(|_| !is_down) {
             if let Action::DeletePod(serial, _) = action {
                 let is_leaving =
                     before.members.iter().any(|member| member.serial == *serial && member.leaving);
@@ -479,13 +600,13 @@ impl Model {
         self.observed.paused = false;
         // Nobody waits for a member that does not exist.
         self.observed.switchover.request = None;
-        self.observed.fence = Fence::default();
+        self.written.1 = Fence::default();
         self.happen(&Event::Find(true));
         for _ in 0..200 {
             self.happen(&Event::Collect);
             self.observed.pods.values_mut().for_each(|pod| pod.is_ready = !pod.is_finished);
-            let recovers = self.recover();
-            if !self.reconcile(usize::MAX) && !recovers {
+            let goes_on = self.recover() | self.upgrade(true);
+            if !self.reconcile(usize::MAX) && !goes_on {
                 return;
             }
         }
@@ -530,6 +651,10 @@ proptest! {
         }
         let primaries = observed.pods.values().filter(|pod| pod.role == Some(Role::Primary)).count();
         prop_assert_eq!(primaries, 1);
+        let systems: BTreeSet<_> = members.iter().map(|member| model.system(*member)).collect();
+        prop_assert_eq!(systems, BTreeSet::from([FIRST.1 + u64::from(model.version - FIRST.0)]));
+        let is_refused = observed.membership.upgrade.as_ref().is_some_and(MajorUpgradeStatus::has_failed);
+        prop_assert!(!model.asks || is_refused, "the upgrade does not begin");
         let revisions: BTreeSet<_> = observed.pods.values().map(|pod| Some(pod.revision.clone())).collect();
         prop_assert_eq!(revisions, BTreeSet::from([observed.updates.revision.clone()]));
     }

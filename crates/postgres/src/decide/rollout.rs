@@ -68,7 +68,7 @@ fn is_primary_alone(outdated: &[Serial], next: &Membership) -> bool {
 
 /// Returns whether nothing changes, and all members of the spec work. Standbys that a person has
 /// fenced hold up nothing.
-fn is_settled(observed: &Observed, next: &Membership) -> bool {
+pub(super) fn is_settled(observed: &Observed, next: &Membership) -> bool {
     let failover = &next.failover;
     let streams = |serial: Serial| observed.synchronous.streaming.contains(&next.name_of(serial));
     let works = |serial: Serial| {

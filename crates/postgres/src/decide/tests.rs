@@ -43,6 +43,7 @@ pub(super) fn observed(size: usize) -> Observed {
         switchover: Switchover { request: None, successors: Vec::new() },
         updates: Updates { revision: Some("new".into()), primary: PrimaryUpdate::Automatic },
         storage: Storage { size: "1Gi".parse().ok(), refused: [].into() },
+        upgrade: None,
         recovery: None,
     }
 }

@@ -7,6 +7,7 @@ use postgres_model::report::ArchiveReport;
 use super::Observation;
 use crate::{
     api::{PostgresCluster, PostgresClusterStatus},
+    backups::is_of,
     condition_types::ARCHIVING,
     reasons,
 };
@@ -49,10 +50,14 @@ fn known(cluster: &PostgresCluster) -> Option<NewCondition> {
 
 /// Updates what is known about the backups, and what the primary reports about the archive.
 pub(super) fn update(observed: &Observation<'_>, status: &mut PostgresClusterStatus) {
-    status.last_backup.clone_from(&observed.backups.last);
+    let last = observed.backups.last.clone();
+    status.last_backup = last.filter(|backup| is_of(backup.system_id, status.system_id));
     status.schedules.clone_from(&observed.backups.schedules);
-    if let (Some(recovery), Some(first)) = (&mut status.recovery, &observed.backups.first) {
-        recovery.first_backup.clone_from(first);
+    let upgrade = status.major_upgrade.as_mut().filter(|upgrade| upgrade.done);
+    let attempt = upgrade.map(|upgrade| &mut upgrade.first_backup);
+    let attempt = attempt.or_else(|| status.recovery.as_mut().map(|recovery| &mut recovery.first_backup));
+    if let (Some(attempt), Some(first)) = (attempt, &observed.backups.first) {
+        attempt.clone_from(first);
     }
     let Some(report) = report(observed) else { return };
     if let Some(last) = &report.last_archived {

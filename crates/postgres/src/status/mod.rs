@@ -7,6 +7,7 @@ mod fencing;
 mod recovery;
 mod slots;
 mod storage;
+mod upgrade;
 mod volumes;
 
 use k8s_openapi::jiff::Timestamp;
@@ -117,7 +118,8 @@ pub(crate) fn status(
     status.services = service::names(cluster);
     if let Ok(served) = observed.version {
         let is_current = observed.outdated.is_empty() || status.current_version.is_empty();
-        if is_current {
+        // The data have the former version until the upgrade is done.
+        if is_current && observed.membership.upgrade_in_progress().is_none() {
             status.current_version.clone_from(&served.version);
         }
         let is_new = status.current_version != served.version;
@@ -131,6 +133,7 @@ pub(crate) fn status(
 fn phase(cluster: &PostgresCluster, observed: &Observation<'_>) -> Phase {
     let membership = observed.membership;
     match &membership.failover.current {
+        _ if upgrade::is_upgrading(membership) => Phase::Upgrading,
         _ if cluster.spec.hibernated && observed.pods.is_empty() => Phase::Hibernated,
         _ if membership.is_recovering() => Phase::Recovering,
         _ if !membership.is_bootstrapped() => Phase::Creating,
@@ -195,6 +198,7 @@ fn available(
         _ if cluster.spec.hibernated => {
             is_false(reasons::HIBERNATED, fencing::describe_hibernation(observed))
         }
+        _ if upgrade::is_upgrading(membership) => upgrade::available(membership),
         (Some(primary), _) if fence(cluster).contains(&primary.name) => {
             is_false(reasons::FENCED, fencing::describe(&primary.name))
         }
@@ -334,9 +338,13 @@ fn scaling(
 fn upgrading(cluster: &PostgresCluster, observed: &Observation<'_>) -> NewCondition {
     let is_false = |reason, message| NewCondition::is_false(UPGRADING, reason, message);
     if let Ok(Served { deviation: Some(deviation), .. }) = observed.version
-        && deviation.reason == reasons::MAJOR_VERSION_CHANGE
+        && [reasons::MAJOR_VERSION_CHANGE, reasons::MAJOR_UPGRADE_FAILED, reasons::NOT_IN_CATALOG]
+            .contains(&deviation.reason)
     {
         return is_false(deviation.reason, deviation.message.clone());
+    }
+    if let Some(condition) = upgrade::upgrading(observed) {
+        return condition;
     }
     let members = observed.membership.members.len();
     let message =

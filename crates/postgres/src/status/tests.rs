@@ -16,7 +16,14 @@ use crate::{
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
 fn served(deviation: Option<Unsupported>) -> Served {
-    Served { version: "18.6".into(), image: "postgres:18.6".into(), user: 999, deviation }
+    Served {
+        version: "18.6".into(),
+        image: "postgres:18.6".into(),
+        user: 999,
+        deviation,
+        upgrade: None,
+        previous: None,
+    }
 }
 
 /// Returns a cluster of this size in which these members have joined. The first is the primary.

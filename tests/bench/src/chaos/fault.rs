@@ -65,7 +65,11 @@ impl Fault {
                 shop.run(&["delete", "pod", &standby]).await?;
                 return Ok(standby);
             }
-            Self::KilledPostgres => shop.run(&["exec", &primary, "--", "bash", "-c", KILL]).await?,
+            Self::KilledPostgres => match shop.run(&["exec", &primary, "--", "bash", "-c", KILL]).await {
+                // The instance manager kills all processes once PostgreSQL has ended, also this command.
+                Err(error) if error.to_string().contains("exit code 137") => primary.clone(),
+                result => result?,
+            },
             Self::ExhaustedMemory => {
                 // The kernel kills this command, or the container with it. Both end it with an error.
                 let _ = shop.run(&["exec", &primary, "--", "tail", "/dev/zero"]).await;

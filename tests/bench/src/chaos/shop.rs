@@ -114,6 +114,18 @@ impl Shop {
         Ok(password.context("the Secret has no password")?.0)
     }
 
+    /// Returns why a command cannot run in all of these members. The kubelet reports a node as ready although
+    /// containerd does not answer yet.
+    async fn unreachable(&self, status: &PostgresClusterStatus) -> Option<String> {
+        for instance in &status.instances {
+            let executed = self.run(&["exec", &instance.name, "--container=postgres", "--", "true"]).await;
+            if let Err(error) = executed {
+                return Some(format!("{error:#}"));
+            }
+        }
+        None
+    }
+
     /// Waits until all members and nodes work, and a commit waits for a standby.
     pub(super) async fn until_complete(&self) -> Result<()> {
         let nodes =
@@ -125,7 +137,8 @@ impl Shop {
             let has_all = usize::try_from(status.ready_members).is_ok_and(|ready| ready == NODES.len());
             let works = nodes.split(' ').filter(|ready| *ready == "True").count() == NODES.len();
             let is_complete = is_current && is_ready && has_all && works && status.reigns.len() == 1;
-            Ok(if is_complete { Ok(()) } else { Err((nodes, status)) })
+            let unreachable = if is_complete { self.unreachable(&status).await } else { None };
+            Ok(if is_complete && unreachable.is_none() { Ok(()) } else { Err((unreachable, nodes, status)) })
         })
         .await
     }

@@ -27,6 +27,7 @@ mod interruptions;
 mod ledger;
 mod life;
 mod logical_slots;
+mod major_upgrade;
 mod metrics;
 mod no_op;
 mod parameters;

@@ -1,13 +1,13 @@
 //! The cluster that all tests share, and what they do on it.
 
-use std::{collections::BTreeSet, path::PathBuf, process::Stdio, time::Duration};
+use std::{collections::BTreeSet, path::PathBuf, process::Stdio, sync::LazyLock, time::Duration};
 
 use ::manager::NAMESPACE;
 use anyhow::{Context, Result, bail};
 use cluster::{Cluster, Options, TestNamespace, wait::eventually};
 use tokio::{
     process::Command,
-    sync::{OnceCell, RwLock, RwLockReadGuard, RwLockWriteGuard},
+    sync::{OnceCell, RwLock, RwLockReadGuard, RwLockWriteGuard, Semaphore, SemaphorePermit, watch},
 };
 
 /// Archive with the image of the manager, which `cargo xtask test --real` builds.
@@ -18,11 +18,33 @@ pub(crate) const PATIENCE: Duration = Duration::from_mins(2);
 
 static CLUSTER: OnceCell<Cluster> = OnceCell::const_new();
 static NODES_IN_USE: RwLock<()> = RwLock::const_new(());
+/// Tests that share the nodes, and run at the same time. Most of them wait for containers most of the time.
+static CONCURRENT: Semaphore = Semaphore::const_new(6);
+/// Number of tests that share the nodes, and have not ended.
+static SHARING: LazyLock<watch::Sender<usize>> = LazyLock::new(watch::Sender::default);
 
 /// The cluster, while all nodes work.
 pub(crate) struct Shared {
     pub(crate) cluster: &'static Cluster,
     _use: RwLockReadGuard<'static, ()>,
+    _turn: SemaphorePermit<'static>,
+    _sharing: Sharing,
+}
+
+/// A test that shares the nodes.
+struct Sharing;
+
+impl Sharing {
+    fn new() -> Self {
+        SHARING.send_modify(|tests| *tests += 1);
+        Self
+    }
+}
+
+impl Drop for Sharing {
+    fn drop(&mut self) {
+        SHARING.send_modify(|tests| *tests -= 1);
+    }
 }
 
 /// The cluster, while no other test uses it.
@@ -77,15 +99,18 @@ async fn pods(cluster: &Cluster) -> Result<Vec<(String, bool)>> {
 
 /// Returns the cluster for a test that needs working nodes.
 pub(crate) async fn shared() -> Shared {
+    let sharing = Sharing::new();
+    let turn = CONCURRENT.acquire().await.unwrap();
     let guard = NODES_IN_USE.read().await;
-    Shared { cluster: cluster().await, _use: guard }
+    Shared { cluster: cluster().await, _use: guard, _turn: turn, _sharing: sharing }
 }
 
-/// Returns the cluster for a test that disturbs nodes or the manager. The test must repair them, and
-/// end with [`Exclusive::repaired`].
+/// Returns the cluster for a test that disturbs nodes or the manager, once no started test shares them. The test
+/// must repair them, and end with [`Exclusive::repaired`].
 pub(crate) async fn exclusive() -> Exclusive {
-    let guard = NODES_IN_USE.write().await;
     let cluster = cluster().await;
+    SHARING.subscribe().wait_for(|tests| *tests == 0).await.unwrap();
+    let guard = NODES_IN_USE.write().await;
     let ready = pods(cluster).await.unwrap().into_iter().filter(|(_, ready)| *ready);
     Exclusive { cluster, ready: ready.map(|(uid, _)| uid).collect(), _use: guard }
 }

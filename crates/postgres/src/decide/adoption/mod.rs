@@ -163,7 +163,8 @@ fn adopt(observed: &Observed, next: &mut Membership, former: &Former<'_>) -> Res
     next.next_serial = next.next_serial.max(record.next_serial);
     skip_serials(observed, next);
     next.failover = failover;
-    next.system_id = system_ids(former).into_keys().flatten().next();
+    let known = volumes.iter().find_map(|(_, (_, record))| record.system_id);
+    next.system_id = record.system_id.or(known);
     // Nobody creates a database on these volumes.
     next.bootstrap = Some(BootstrapStatus { volume_uid: String::new(), done: true });
     next.adoption = Some(AdoptionStatus {
@@ -188,14 +189,20 @@ fn single_database<'a>(former: &Former<'a>) -> Result<&'a VolumeRecord, Adoption
     if creators.len() > 1 {
         return Err(AdoptionProblem::SeveralDatabases(creators.into_iter().map(with).collect()));
     }
+    let age = |record: &&VolumeRecord| (record.next_serial, Reverse(record.members.len()));
+    let known = former.values().map(|(_, record)| *record).filter(|record| !record.members.is_empty());
+    let newest = known
+        .max_by_key(age)
+        .ok_or_else(|| AdoptionProblem::UnknownMembers(former.keys().copied().collect()))?;
+    // Volumes from before an upgrade to another major version are of none of its members.
+    let members = former.iter().filter(|(serial, _)| newest.members.contains(serial));
+    let members: Former<'_> = members.map(|(serial, known)| (*serial, *known)).collect();
     let databases: Vec<_> =
-        system_ids(former).into_iter().filter_map(|(id, serials)| id.map(|_| serials)).collect();
+        system_ids(&members).into_iter().filter_map(|(id, serials)| id.map(|_| serials)).collect();
     if databases.len() > 1 {
         return Err(AdoptionProblem::SeveralDatabases(databases));
     }
-    let age = |record: &&VolumeRecord| (record.next_serial, Reverse(record.members.len()));
-    let known = former.values().map(|(_, record)| *record).filter(|record| !record.members.is_empty());
-    known.max_by_key(age).ok_or_else(|| AdoptionProblem::UnknownMembers(former.keys().copied().collect()))
+    Ok(newest)
 }
 
 fn system_ids(former: &Former<'_>) -> BTreeMap<Option<SystemIdentifier>, Vec<Serial>> {
