@@ -148,8 +148,8 @@ impl Programs {
 /// Returns an error if PATH has no `postgres`.
 pub(crate) fn folder_in_path() -> Result<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
-    let programs = env::split_paths(&path).map(|folder| folder.join("postgres"));
-    let program = programs.filter_map(|program| program.canonicalize().ok()).next();
+    let mut programs = env::split_paths(&path).map(|folder| folder.join("postgres"));
+    let program = programs.find_map(|program| program.canonicalize().ok());
     let folder = program.and_then(|program| program.parent().map(PathBuf::from));
     folder.context("PATH has no postgres; the image must have the programs of PostgreSQL in PATH")
 }

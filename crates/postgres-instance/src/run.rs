@@ -38,7 +38,7 @@ use crate::{
     settings::{Command, Run, Settings},
     slots::{self, Slots},
     status_api::{self, Health, Limits, StatusApi, StatusHandle},
-    upgrade::{self, Previous, UpgradeFailure},
+    upgrade::{self, Previous, UpgradeAttempts},
     volume::{Volume, VolumeError},
     wal_commands::WalCommands,
 };
@@ -102,7 +102,7 @@ async fn run(settings: Run) -> Result<()> {
     let programs = Programs::new(settings.programs.clone(), processes.clone());
     let fixed = fixed(&settings, programs.major_version().await?)?;
     let previous = Previous::find(settings.previous_programs.clone(), &processes).await?;
-    let upgrade_failure = UpgradeFailure::read(volume.root(), &settings.pod_uid)?;
+    let upgrade_attempts = UpgradeAttempts::read(volume.root(), &settings.pod_uid)?;
     let timing = timing(Duration::from_secs(settings.lease_seconds))?;
     let identity = format!("{}_{}", settings.member, settings.pod_uid);
     let leases = Api::namespaced(client, &settings.namespace);
@@ -150,7 +150,7 @@ async fn run(settings: Run) -> Result<()> {
         slots: Slots::start(slots::Task::new(settings.sockets.clone())),
         recovery: Arc::default(),
         previous,
-        upgrade_failure,
+        upgrade_attempts,
         analysis: None,
         in_force: (None, InForce::default()),
         retry: Retry::default(),

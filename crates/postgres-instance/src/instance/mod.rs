@@ -39,7 +39,7 @@ use crate::{
     slots::Slots,
     status_api::{BackupRequest, Health, StatusHandle},
     tasks::RunningTask,
-    upgrade::{Previous, UpgradeFailure},
+    upgrade::{Previous, UpgradeAttempts},
     volume::Volume,
 };
 
@@ -84,8 +84,8 @@ pub(crate) struct Instance {
     pub(crate) recovery: Arc<Progress>,
     /// Programs of the major version from which the data are upgraded.
     pub(crate) previous: Option<Previous>,
-    /// Why the upgrade failed.
-    pub(crate) upgrade_failure: UpgradeFailure,
+    /// Attempts to upgrade the data.
+    pub(crate) upgrade_attempts: UpgradeAttempts,
     /// Collects the statistics of upgraded data.
     pub(crate) analysis: Option<AbortOnDropHandle<()>>,
     /// What `pg_controldata` said. `None` if it may have changed.

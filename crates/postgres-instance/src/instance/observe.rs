@@ -73,12 +73,11 @@ impl Instance {
         if !self.volume.data().exists() {
             return Ok(DataDirectory::Missing);
         }
-        let control = match &self.control {
-            Some(control) => control.clone(),
-            None => {
-                let data = self.volume.data();
-                control_data::read(self.programs_for(&data)?, &data).await?
-            }
+        let control = if let Some(control) = &self.control {
+            control.clone()
+        } else {
+            let data = self.volume.data();
+            control_data::read(self.programs_for(&data)?, &data).await?
         };
         self.control = Some(control.clone());
         if self.volume.state().system_identifier.is_none() {

@@ -33,7 +33,7 @@ impl Instance {
         Ok(MajorVersions {
             programs: self.server.fixed.major_version,
             data: data.flatten(),
-            upgrade_failed: self.upgrade_failure.get().is_some(),
+            upgrade_failed: self.upgrade_attempts.failure().is_some(),
         })
     }
 
@@ -46,6 +46,7 @@ impl Instance {
 
     pub(super) fn upgrade(&mut self) -> Result<()> {
         let previous = self.previous.as_ref().context("the Pod has no programs of the former version")?;
+        self.upgrade_attempts.begin()?;
         self.volume.clear_partial()?;
         let upgrade = Upgrade {
             programs: self.server.programs.clone(),
@@ -72,7 +73,7 @@ impl Instance {
     /// Notes why the data could not be upgraded, after they are usable again.
     pub(super) fn upgrade_failed(&mut self, reason: &anyhow::Error) {
         let noted = self.volume.restore_control_file().map_err(anyhow::Error::from);
-        let noted = noted.and_then(|()| self.upgrade_failure.set(format!("{reason:#}")));
+        let noted = noted.and_then(|()| self.upgrade_attempts.fail(format!("{reason:#}")));
         if let Err(error) = noted {
             error!(error = format!("{error:#}"), "cannot note why the upgrade failed; trying again");
         }
@@ -81,7 +82,7 @@ impl Instance {
     /// Returns what the member reports about the upgrade that it is asked for.
     pub(super) fn upgrade_report(&self, plan: &Plan, observed: &Observed) -> Option<UpgradeReport> {
         observed.cluster.as_ref()?.upgrade?;
-        let failure = self.upgrade_failure.get().map(str::to_owned);
+        let failure = self.upgrade_attempts.failure().map(str::to_owned);
         let failure = failure.or_else(|| plan.problem.map(|problem| problem.to_string()));
         Some(UpgradeReport { data_version: observed.versions.data?, failure })
     }
@@ -96,7 +97,7 @@ impl Instance {
             match self.volume.update(|state| state.lacks_statistics = false) {
                 Ok(()) => info!("PostgreSQL has statistics"),
                 Err(error) => {
-                    warn!(%error, "cannot note that PostgreSQL has statistics; collecting them again")
+                    warn!(%error, "cannot note that PostgreSQL has statistics; collecting them again");
                 }
             }
         } else if is_primary && self.volume.state().lacks_statistics && self.analysis.is_none() {

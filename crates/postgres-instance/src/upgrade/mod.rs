@@ -4,20 +4,20 @@
 //!   copy_programs  copies the programs of the former version, in an init container with its image
 //!   previous       those programs, in the container with the new version
 //!   pg_upgrade     makes an upgraded data directory beside the former one
-//!   failure        why that failed, for as long as the Pod exists
+//!   attempts       how often that was tried in this Pod, and why it failed
 //! ```
 //!
 //! `pg_upgrade` needs the programs of both versions. It links the files of tables, so it needs neither time nor space
 //! for them.
 
+mod attempts;
 mod copy_programs;
-mod failure;
 mod pg_upgrade;
 mod previous;
 
 pub(crate) use self::{
+    attempts::UpgradeAttempts,
     copy_programs::copy_programs,
-    failure::UpgradeFailure,
     pg_upgrade::Upgrade,
     previous::{Previous, data_version},
 };

@@ -9,6 +9,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, anyhow};
+use tracing::info;
 
 use crate::{
     configuration::line,
@@ -20,6 +21,8 @@ use crate::{
 
 /// First major version in which `initdb` makes checksums unless it is told otherwise.
 const FIRST_WITH_DEFAULT_CHECKSUMS: u16 = 18;
+/// How long the former version may replay WAL, in seconds.
+const RECOVERY_SECONDS: &str = "3600";
 /// Folder in the new data directory with what `pg_upgrade` found.
 const FINDINGS: &str = "pg_upgrade_output.d";
 /// Most bytes of each file of findings that are part of an error.
@@ -57,6 +60,9 @@ impl Upgrade {
     pub(crate) async fn run(self) -> Result<()> {
         let layout = control_data::layout(&self.previous, &self.data).await?;
         self.prepare()?;
+        if control_data::read(&self.previous, &self.data).await?.shutdown.is_none() {
+            self.recover().await?;
+        }
         let segment_size = format!("--wal-segsize={}", layout.segment_mebibytes);
         let more = [&[segment_size.as_str()], self.checksums(layout)].concat();
         initdb(&self.programs, &more, &self.partial).await?;
@@ -72,6 +78,9 @@ impl Upgrade {
         remove(&self.scratch)?;
         let created = DirBuilder::new().mode(0o700).create(&self.scratch);
         created.with_context(|| format!("cannot create {}", self.scratch.display()))?;
+        // Left by a server that was killed. The lock of the volume shows that it does not run.
+        let stale = self.data.join("postmaster.pid");
+        durable::remove(&stale).with_context(|| format!("cannot remove {}", stale.display()))?;
         let access = self.scratch.join("pg_hba.conf");
         // If the upgrade fails, standbys and the archive need all WAL of the former version.
         let mut configuration =
@@ -82,6 +91,36 @@ impl Upgrade {
                 .with_context(|| format!("cannot write {}", path.display()))?;
         }
         Ok(())
+    }
+
+    /// Lets the former version replay its WAL and stop cleanly. The node has lost its power, or an earlier attempt was
+    /// killed.
+    async fn recover(&self) -> Result<()> {
+        info!("the data were not stopped cleanly: recovering them with the former version");
+        let options = format!("{} -c listen_addresses= -k {}", self.option(), self.sockets.display());
+        let log = self.scratch.join("recovery.log");
+        let start = ["-D".as_ref(), self.data.as_os_str(), "-l".as_ref(), log.as_os_str()];
+        let start = start.into_iter().chain(["-o".as_ref(), options.as_ref(), "-w".as_ref(), "-t".as_ref()]);
+        let start: Vec<_> = start.chain([RECOVERY_SECONDS.as_ref(), "start".as_ref()]).collect();
+        let stop = [
+            "-D".as_ref(),
+            self.data.as_os_str(),
+            "-m".as_ref(),
+            "fast".as_ref(),
+            "-w".as_ref(),
+            "stop".as_ref(),
+        ];
+        for arguments in [&start[..], &stop] {
+            let recovered = self.previous.output("pg_ctl", arguments).await;
+            recovered
+                .with_context(|| format!("the former version cannot recover the data: {}", tail(&log)))?;
+        }
+        Ok(())
+    }
+
+    /// Returns the option with which a server reads the configuration for the upgrade.
+    fn option(&self) -> String {
+        format!("-c config_file={}", self.configuration().display())
     }
 
     fn configuration(&self) -> PathBuf {
@@ -103,7 +142,7 @@ impl Upgrade {
             argument.push(value);
             argument
         };
-        let configuration = format!("-c config_file={}", self.configuration().display());
+        let configuration = self.option();
         Ok(vec![
             "--link".into(),
             "--username=postgres".into(),
@@ -122,6 +161,13 @@ impl Upgrade {
         let findings = findings(&self.partial.join(FINDINGS));
         if findings.is_empty() { error.into() } else { anyhow!("{error}: {}", findings.join("; ")) }
     }
+}
+
+/// Returns the end of a log, in one line.
+fn tail(log: &Path) -> String {
+    let text = fs::read_to_string(log).unwrap_or_default();
+    let lines: Vec<_> = text.lines().collect();
+    lines.get(lines.len().saturating_sub(3)..).unwrap_or_default().join("; ")
 }
 
 /// Returns the beginnings of the files that `pg_upgrade` has left for a person.

@@ -182,6 +182,11 @@ pub enum Problem {
          Fresh"
     )]
     UnfinishedRecovery,
+    /// The image for an upgrade has another major version than it should.
+    #[error(
+        "the image of the new version has another major version of PostgreSQL than --postgres-images of the manager says"
+    )]
+    OtherVersion,
     /// PostgreSQL ends during a recovery.
     #[error(
         "PostgreSQL ends during the recovery, and its log says why; often spec.parameters has lower values than the \

@@ -541,13 +541,12 @@ fn one_member_upgrades_its_data_once_after_postgresql_has_stopped() {
     first.lease = LeaseView { leads_until: NOW + Duration::from_secs(9), epoch: Some(1) };
     assert_eq!(plan(&first).command, Some(Command::Stop(StopMode::Fast)));
     first.server = Server::Down;
+    let wrong = plan(&first);
+    assert_eq!((wrong.command, wrong.problem), (None, Some(Problem::OtherVersion)));
+    first.versions = MajorVersions { programs: 17, data: None, upgrade_failed: false };
     let waits = plan(&first);
-    assert_eq!(
-        (waits.command, waits.lease),
-        (None, LeaseIntent::Release),
-        "the image has the former version"
-    );
-    first.versions.programs = 18;
+    assert_eq!((waits.command, waits.lease), (None, LeaseIntent::Release), "the Pod is about to be replaced");
+    first.versions = MajorVersions { programs: 18, data: Some(17), upgrade_failed: false };
     let upgrades = plan(&first);
     assert_eq!((upgrades.command, upgrades.state), (Some(Command::Upgrade), InstanceState::Upgrade));
     let mut failed = first.clone();

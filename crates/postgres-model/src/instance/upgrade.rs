@@ -9,10 +9,13 @@ use crate::report::InstanceState;
 /// Plans the next step of an upgrade to a major version.
 pub(super) fn plan(observed: &Observed, view: &ClusterView, to: u16) -> Plan {
     let versions = observed.versions;
-    if observed.server != Server::Down || versions.programs != to {
+    // The Pod from before the upgrade has no programs of another version, and is about to be replaced.
+    if observed.server != Server::Down || (versions.programs != to && versions.data.is_none()) {
         return observed.stop(InstanceState::Fenced, None);
     }
-    let plan = if observed.data.control().is_none() {
+    let plan = if versions.programs != to {
+        Plan::problem(Problem::OtherVersion)
+    } else if observed.data.control().is_none() {
         Plan::problem(Problem::DataLost)
     } else if versions.data == Some(to) || versions.upgrade_failed {
         Plan::new(InstanceState::Hold)

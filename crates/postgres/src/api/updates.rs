@@ -18,8 +18,8 @@ pub struct Updates {
 
     /// majorVersion decides what happens if version is a later major version than that of the data. Refuse: the
     /// former version keeps running. Upgrade: all members stop, pg_upgrade upgrades the data of the primary,
-    /// and the other members are replaced by copies of it. Take a backup before, because there is no other
-    /// way back.
+    /// and the other members are replaced by copies of it. Take a backup before: it is the way back once
+    /// the new version has taken writes.
     #[serde(default)]
     pub major_version: MajorVersionUpdate,
 }

@@ -67,7 +67,7 @@ impl Fault {
             }
             Self::KilledPostgres => match shop.run(&["exec", &primary, "--", "bash", "-c", KILL]).await {
                 // The instance manager kills all processes once PostgreSQL has ended, also this command.
-                Err(error) if error.to_string().contains("exit code 137") => primary.clone(),
+                Err(error) if format!("{error:#}").contains("exit code 137") => primary.clone(),
                 result => result?,
             },
             Self::ExhaustedMemory => {

@@ -152,8 +152,8 @@ impl Databases {
             }
             Command::Promote { timeline } => self.promote(place, *timeline),
             Command::Stop(_) => self.stop(place),
-            // There is no archive.
-            Command::Restore => {}
+            // There is no archive, and only one version.
+            Command::Restore | Command::Upgrade => {}
         }
         self.replicate();
     }
@@ -291,6 +291,7 @@ mod tests {
 
     fn view() -> ClusterView {
         ClusterView {
+            upgrade: None,
             epoch: 1,
             target: Some("r000001-1".to_owned()),
             current: Some("r000001-1".to_owned()),

@@ -24,7 +24,7 @@ use postgres_instance::{
     status_api::{Config, Health, Limits, StatusApi, StatusHandle},
 };
 use postgres_model::{
-    instance::{LeaseIntent, Observed, Plan, plan},
+    instance::{LeaseIntent, MajorVersions, Observed, Plan, plan},
     report::InstanceReport,
     space::{Ballast, Space},
     status_api::PORT,
@@ -184,6 +184,7 @@ impl Member {
             server: local.server.clone(),
             failed_starts: 0,
             recovered: false,
+            versions: MajorVersions::default(),
             task: None,
             seal_requested: *self.seals.borrow_and_update(),
         }

@@ -1,6 +1,6 @@
 //! Upgrades to another major version: from that of the distribution's packages to the one that the tests run with.
 
-use std::{fs, time::Duration};
+use std::{fs, path::Path, time::Duration};
 
 use anyhow::{Result, ensure};
 use cluster::wait::eventually;
@@ -149,15 +149,25 @@ async fn former_version_goes_on_if_the_data_cannot_be_upgraded() {
     assert_eq!(version_of(database.primary().unwrap()).unwrap(), to);
 }
 
-/// Waits until a file is on the volume of the only member, and kills the member.
-async fn kill_at(database: &mut Database, file: &str) -> Result<()> {
-    let path = database.kubelet.member("db-1")?.folder().join("volume").join(file);
+/// Waits until the volume of the only member is in some state, kills the member, and starts it again.
+async fn kill_at(database: &mut Database, what: &str, is_so: impl Fn(&Path) -> bool) -> Result<()> {
+    let volume = database.kubelet.member("db-1")?.folder().join("volume");
     let deadline = Instant::now() + PATIENCE;
-    while !path.exists() {
-        ensure!(Instant::now() < deadline, "there was no {file}:\n{}", database.kubelet.logs());
+    while !is_so(&volume) {
+        ensure!(Instant::now() < deadline, "waited for {what}:\n{}", database.kubelet.logs());
         sleep(FAST).await;
     }
-    database.kubelet.member("db-1")?.kill()
+    let member = database.kubelet.member("db-1")?;
+    member.kill()?;
+    member.start()
+}
+
+/// Returns whether `pg_upgrade` has dumped the roles of the former version, which runs meanwhile.
+fn dumps(volume: &Path) -> bool {
+    let outputs =
+        fs::read_dir(volume.join("data.partial/pg_upgrade_output.d")).into_iter().flatten().flatten();
+    let mut dumps = outputs.map(|output| output.path().join("dump/pg_upgrade_dump_globals.sql"));
+    dumps.any(|dump| dump.exists())
 }
 
 #[tokio::test]
@@ -176,12 +186,12 @@ async fn upgrade_survives_a_kill_at_each_step() {
         })
         .await
         .unwrap();
-    // `initdb` has begun, the servers of `pg_upgrade` run, and files of the former version are linked.
-    for file in ["data.partial", "data.partial/pg_upgrade_output.d", "data/global/pg_control.old"] {
-        kill_at(&mut database, file).await.unwrap();
-        database.kubelet.member("db-1").unwrap().start().unwrap();
-    }
+    kill_at(&mut database, "initdb", |volume| volume.join("data.partial").exists()).await.unwrap();
+    kill_at(&mut database, "the former version to run", dumps).await.unwrap();
+    let links = |volume: &Path| volume.join("data/global/pg_control.old").exists();
+    kill_at(&mut database, "the files to be linked", links).await.unwrap();
     until_upgraded(&mut database).await.unwrap();
+    assert!(database.kubelet.logs().contains("recovering them with the former version"));
     let (acknowledged, lost) = ledger.check(database.primary().unwrap()).await.unwrap();
     assert_eq!((acknowledged, lost), (100, Vec::new()));
     let volume = database.primary().unwrap().folder().join("volume");

@@ -28,6 +28,7 @@ mod postgres;
 mod postgres_cluster;
 mod postgres_network;
 mod postgres_tools;
+mod postgres_upgrade;
 mod power_loss;
 mod proxy;
 mod rollout;

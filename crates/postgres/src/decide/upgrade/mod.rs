@@ -148,18 +148,12 @@ impl Observed {
         let upgrades = |serial: Serial| next.name_of(serial) == upgrade.member;
         // The primary sends its last WAL to the standbys, whose volumes stay.
         let primary_runs = self.pods.iter().any(|(serial, pod)| upgrades(*serial) && !self.is_current(pod));
-        match self.pods.get(&serial) {
-            Some(pod) if pod.is_terminating => None,
-            Some(pod) if upgrades(serial) && self.is_current(pod) && !pod.is_finished => None,
-            Some(pod) if upgrades(serial) || !primary_runs => {
-                Some(Action::DeletePod(serial, pod.uid.clone()))
-            }
-            Some(_) => None,
-            None if upgrades(serial) && member.volume_uid.is_some() && self.problem(member).is_none() => {
-                Some(Action::CreatePod(serial))
-            }
-            None => None,
-        }
+        let Some(pod) = self.pods.get(&serial) else {
+            let may_start = upgrades(serial) && member.volume_uid.is_some() && self.problem(member).is_none();
+            return may_start.then_some(Action::CreatePod(serial));
+        };
+        let stays = if upgrades(serial) { self.is_current(pod) && !pod.is_finished } else { primary_runs };
+        (!stays && !pod.is_terminating).then(|| Action::DeletePod(serial, pod.uid.clone()))
     }
 
     /// Returns the deletion of a Pod that was created for an upgrade that has failed.
