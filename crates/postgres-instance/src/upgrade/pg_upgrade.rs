@@ -27,6 +27,12 @@ const RECOVERY_SECONDS: &str = "3600";
 const FINDINGS: &str = "pg_upgrade_output.d";
 /// Most bytes of each file of findings that are part of an error.
 const FINDING: usize = 300;
+/// Settings of the servers that `pg_upgrade` starts.
+///
+/// If the upgrade fails, standbys and the archive need all WAL of the former version. A server does not start if it has
+/// logical replication slots and a lower `wal_level`, and `pg_upgrade` needs both for those that it takes over.
+const SETTINGS: [(&str, &str); 3] =
+    [("wal_keep_size", "1TB"), ("wal_level", "logical"), ("max_replication_slots", "1000")];
 /// Lets the servers that `pg_upgrade` starts accept its connections. They listen on a Unix socket only, and nobody
 /// else is in the container.
 const ACCESS: &str = "local all all trust\n";
@@ -82,9 +88,11 @@ impl Upgrade {
         let stale = self.data.join("postmaster.pid");
         durable::remove(&stale).with_context(|| format!("cannot remove {}", stale.display()))?;
         let access = self.scratch.join("pg_hba.conf");
-        // If the upgrade fails, standbys and the archive need all WAL of the former version.
-        let mut configuration =
-            line("hba_file", &access.display().to_string()) + &line("wal_keep_size", "1TB");
+        let fixed = [("hba_file", access.display().to_string())].into_iter();
+        let mut configuration: String = fixed
+            .chain(SETTINGS.map(|(name, value)| (name, value.to_owned())))
+            .map(|(name, value)| line(name, &value))
+            .collect();
         configuration.extend(self.libraries.as_ref().map(|names| line("shared_preload_libraries", names)));
         for (path, text) in [(access, ACCESS), (self.configuration(), configuration.as_str())] {
             durable::write(&path, text.as_bytes(), 0o600)

@@ -41,8 +41,10 @@ async fn prepare() -> Result<Database> {
 /// Creates a database of the former version.
 async fn former(size: u8) -> Result<Database> {
     let mut database = prepare().await?;
-    database.create(json!({"size": size, "version": versions()?.0})).await?;
+    let parameters = json!({"wal_level": "logical"});
+    database.create(json!({"size": size, "version": versions()?.0, "parameters": parameters})).await?;
     database.until_complete().await?;
+    database.primary()?.sql("SELECT pg_create_logical_replication_slot('changes', 'pgoutput')")?;
     Ok(database)
 }
 
