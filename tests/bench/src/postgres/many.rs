@@ -34,7 +34,8 @@ pub(crate) async fn measure(env: &TestEnv, clusters: usize, seconds: u64) -> Res
     Ok(())
 }
 
-async fn print(env: &TestEnv, label: &str, seconds: u64) -> Result<()> {
+/// Prints the memory and the CPU time of the manager at rest.
+pub(crate) async fn print(env: &TestEnv, label: &str, seconds: u64) -> Result<()> {
     wait_until_idle(env.cluster, IDLE).await?;
     let (spent, began) = (cpu(env.manager())?, Instant::now());
     sleep(Duration::from_secs(seconds)).await;

@@ -10,6 +10,7 @@ mod outages;
 mod pgbench;
 mod processes;
 mod rest;
+mod simulated;
 mod throughput;
 mod writers;
 
@@ -47,6 +48,10 @@ pub(crate) struct Postgres {
     #[arg(long = "postgres-clusters", default_value_t = 10)]
     clusters: usize,
 
+    /// Number of PostgresClusters of three simulated members for one manager
+    #[arg(long = "postgres-simulated", default_value_t = 100)]
+    simulated: usize,
+
     #[command(flatten)]
     throughput: throughput::Throughput,
 }
@@ -57,6 +62,7 @@ impl Postgres {
         check_requirements()?;
         let env = TestEnv::start(manager, self.lease).await?;
         many::measure(&env, self.clusters, self.rest).await?;
+        simulated::measure(&env, self.simulated, self.rest).await?;
         if self.rest > 0 || self.rounds > 0 {
             let mut database = env.database(json!({"size": 3})).await?;
             if self.rest > 0 {

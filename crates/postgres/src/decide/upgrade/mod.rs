@@ -44,8 +44,9 @@ pub(super) fn advance(observed: &Observed, next: &mut Membership) -> bool {
             true
         }
         Some(upgrade) if upgrade.has_failed() => {
-            let asks_again = observed.upgrade.as_ref().map(|it| major(&it.to)) == Some(upgrade.to_major());
-            if !asks_again && !next.failover.fenced {
+            let is_forgotten =
+                !observed.asks_for(|to| major(to) == upgrade.to_major()) && !next.failover.fenced;
+            if is_forgotten {
                 next.upgrade = None;
             }
             false
@@ -94,7 +95,7 @@ fn failure(
     member: &Member,
     progress: Option<&UpgradeReport>,
 ) -> Option<String> {
-    let is_requested = observed.upgrade.as_ref().is_some_and(|requested| requested.to == upgrade.to);
+    let is_requested = observed.asks_for(|to| to == upgrade.to);
     let problem = observed.problem(member);
     if !upgrade.started && !is_requested {
         Some(CANCELLED.to_owned())
@@ -125,6 +126,12 @@ fn finish(next: &mut Membership, upgraded: Serial, report: &InstanceReport) {
 }
 
 impl Observed {
+    /// Returns whether the spec asks for an upgrade to such a version, as far as the images are known.
+    fn asks_for(&self, is_this: impl Fn(&str) -> bool) -> bool {
+        let is_asked = self.upgrade.as_ref().is_some_and(|requested| is_this(&requested.to));
+        is_asked || self.updates.revision.is_none()
+    }
+
     /// Returns whether a Pod has the programs that Pods should have now.
     fn is_current(&self, pod: &MemberPod) -> bool {
         self.updates.revision.as_ref() == Some(&pod.revision)
