@@ -64,7 +64,11 @@ impl Chaos {
             clients.begin_pause();
             let target =
                 fault.strike(shop, &mut rng).await.with_context(|| format!("cannot inject: {fault}"))?;
-            shop.until_complete().await.with_context(|| format!("after {fault} of {target}"))?;
+            if let Err(error) = shop.until_complete().await {
+                // A program of a node that has ended is the likely cause, and this tells its last words.
+                shop.cluster.ensure_running()?;
+                return Err(error.context(format!("after {fault} of {target}")));
+            }
             clients.until_written().await?;
             println!(
                 "{:>6.0} s  {fault} of {target}: complete after {:.1} s, {:.1} s without writes",
