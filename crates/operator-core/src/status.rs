@@ -12,6 +12,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::{
+    conditions::READY,
     error::{WriteError, is_conflict, is_not_found, is_object_not_found},
     informer::{Change, Informer},
     kind::{Kind, ObjectKey, describe},
@@ -24,6 +25,8 @@ use crate::{
 const MIN_INTERVAL: Duration = Duration::from_millis(100);
 /// Minimum time before a write that only reports progress.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
+/// Minimum time before a write that only reports progress towards the condition `Ready`, which another write follows.
+const UNREADY_INTERVAL: Duration = Duration::from_secs(3);
 
 /// Writes the status of objects of one kind.
 pub struct StatusWriter<K: HasStatus> {
@@ -115,8 +118,8 @@ where
     ///
     /// The first write is sent immediately. A write within 100 ms of the previous one is postponed.
     /// So is a write within one second that only reports progress: numbers, lists of names, and
-    /// messages and reasons of conditions. Then the outcome requests another reconcile, so the last
-    /// status is always written.
+    /// messages and reasons of conditions. While the condition `Ready` is false, that is three seconds.
+    /// Then the outcome requests another reconcile, so the last status is always written.
     ///
     /// Does nothing if the object no longer exists or was replaced by another one with its name.
     ///
@@ -128,9 +131,7 @@ where
             return Ok(Outcome::Done);
         }
         let key = ObjectKey::of(object);
-        let is_significant =
-            || object.status().is_none_or(|before| significant_part(before) != significant_part(&status));
-        if let Some(wait) = self.delay(&key, is_significant) {
+        if let Some(wait) = self.delay(&key, || interval(object.status(), &status)) {
             return Ok(Outcome::RequeueAfter(wait));
         }
         self.put(&key, object, status, next).await?;
@@ -174,20 +175,37 @@ where
     }
 
     /// Returns how long the next status write of the object must wait. Returns `None` and counts a
-    /// write if it can be sent now.
-    fn delay(&self, key: &ObjectKey, is_significant: impl FnOnce() -> bool) -> Option<Duration> {
+    /// write if it can be sent now. `interval` is the minimum time after the previous write.
+    fn delay(&self, key: &ObjectKey, interval: impl FnOnce() -> Duration) -> Option<Duration> {
         let now = Instant::now();
         let mut written = self.written.lock();
-        written.retain(|_, at| now.duration_since(*at) < PROGRESS_INTERVAL);
-        let wait = written.get(key).and_then(|at| {
-            let pause = if is_significant() { MIN_INTERVAL } else { PROGRESS_INTERVAL };
-            pause.checked_sub(now.duration_since(*at)).filter(|wait| !wait.is_zero())
-        });
+        written.retain(|_, at| now.duration_since(*at) < UNREADY_INTERVAL);
+        let wait = written
+            .get(key)
+            .and_then(|at| interval().checked_sub(now.duration_since(*at)).filter(|wait| !wait.is_zero()));
         if wait.is_none() {
             written.insert(key.clone(), now);
         }
         wait
     }
+}
+
+/// Returns the minimum time between the write of a status and that of the next one.
+fn interval<S: Serialize>(before: Option<&S>, next: &S) -> Duration {
+    let next = significant_part(next);
+    if before.is_none_or(|before| significant_part(before) != next) {
+        MIN_INTERVAL
+    } else if is_unready(&next) {
+        UNREADY_INTERVAL
+    } else {
+        PROGRESS_INTERVAL
+    }
+}
+
+/// Returns whether the condition `Ready` of a status is false.
+fn is_unready(status: &Value) -> bool {
+    let mut conditions = status["conditions"].as_array().into_iter().flatten();
+    conditions.any(|condition| condition["type"] == READY && condition["status"] == "False")
 }
 
 /// Returns the part of a status that is more than progress: without numbers, lists of names, and
@@ -286,16 +304,23 @@ mod tests {
         let status = |ready: &str, message: &str, generation: i64, pods: i32, hook: &str| {
             let condition = json!({ "type": "Ready", "status": ready, "message": message });
             let names: Vec<_> = (0..pods).map(|number| format!("pod-{number}")).collect();
-            significant_part(&json!({
+            json!({
                 "observedGeneration": generation, "replicas": pods, "podNames": names, "conditions": [condition],
                 "hooks": [{ "state": hook }],
-            }))
+            })
         };
-        let before = status("False", "0 of 3", 1, 0, "Pending");
-        assert_eq!(before, status("False", "2 of 3", 1, 2, "Pending"));
-        assert_ne!(before, status("True", "all", 1, 3, "Pending"));
-        assert_ne!(before, status("False", "0 of 3", 2, 0, "Pending"));
-        assert_ne!(before, status("False", "0 of 3", 1, 0, "Calling"));
-        assert_ne!(before, significant_part(&json!({})));
+        let unready = status("False", "0 of 3", 1, 0, "Pending");
+        let ready = status("True", "all", 1, 3, "Pending");
+        assert_eq!(interval(Some(&unready), &status("False", "2 of 3", 1, 2, "Pending")), UNREADY_INTERVAL);
+        assert_eq!(interval(Some(&ready), &status("True", "all", 1, 4, "Pending")), PROGRESS_INTERVAL);
+        for next in [
+            ready,
+            status("False", "0 of 3", 2, 0, "Pending"),
+            status("False", "0 of 3", 1, 0, "Calling"),
+            json!({}),
+        ] {
+            assert_eq!(interval(Some(&unready), &next), MIN_INTERVAL);
+        }
+        assert_eq!(interval(None, &unready), MIN_INTERVAL);
     }
 }

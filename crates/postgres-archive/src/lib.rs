@@ -54,7 +54,7 @@ pub use self::{
     archive::{Archive, Claim},
     backup::{
         Backup, BackupData, BackupReader, BackupWriter, Backups, Chains, ClusterReference,
-        MAX_FILE_LIST_BYTES, Manifest, Part,
+        MAX_FILE_LIST_BYTES, Manifest, Part, UnreadableBackup,
     },
     checksum::{Checksum, ParseChecksumError},
     error::{ArchiveError, Damage},

@@ -8,6 +8,7 @@ use kube::{
     core::{ApiResource, GroupVersionKind, Object},
     runtime::{WatchStreamExt, watcher},
 };
+use operator_core::watch_connection::{WATCH_SECONDS, watch_client};
 use postgres_model::{
     databases::DeclaredObjects,
     fence::{FENCE, Fence},
@@ -347,15 +348,17 @@ impl Status {
     }
 }
 
-/// Watches a PostgresCluster. The last state stays while the API server is away.
+/// Watches a PostgresCluster. The last state stays while the API server is away. A dead connection is noticed, as
+/// [`watch_client`] says.
 pub(crate) fn watch(client: Client, namespace: &str, name: &str) -> watch::Receiver<Option<Cluster>> {
     let kind = GroupVersionKind::gvk("lukeb0nd.com", "v1", "PostgresCluster");
     let resource = ApiResource::from_gvk_with_plural(&kind, "postgresclusters");
-    let api: Api<Cluster> = Api::namespaced_with(client, namespace, &resource);
+    let api: Api<Cluster> = Api::namespaced_with(watch_client(&client), namespace, &resource);
     let (sender, receiver) = watch::channel(None);
     let name = name.to_owned();
     tokio::spawn(async move {
-        let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
+        let config =
+            watcher::Config::default().fields(&format!("metadata.name={name}")).timeout(WATCH_SECONDS);
         let mut changes = watcher::watcher(api, config).default_backoff().touched_objects().boxed();
         let mut failing = false;
         loop {

@@ -69,7 +69,8 @@ impl FirstWal {
 ///   every backup that stays. A recovery reads WAL from the begin of its backup on, and descendants of
 ///   the timeline of a backup fork after its end. So no recovery from a backup that stays reads an
 ///   earlier position, on any timeline.
-/// - WAL stays if a manifest cannot be read, or if backups have segments of different sizes.
+/// - All backups and WAL stay if a manifest cannot be read: its backup can be based on any of them. WAL stays if
+///   backups have segments of different sizes.
 /// - Timeline histories stay: they are small, and every recovery needs those of its ancestors.
 pub fn plan_retention(
     backups: &Backups,
@@ -84,11 +85,13 @@ pub fn plan_retention(
     };
     let oldest = oldest_needed(&backups.complete, oldest);
     let stays = |backup: &&Backup| age(backup) >= age(oldest);
+    let incomplete = backups.incomplete.iter().filter(|id| **id < newest.id).cloned().collect();
+    if !backups.unreadable.is_empty() {
+        return RetentionPlan { incomplete, ..RetentionPlan::default() };
+    }
     let go = backups.complete.iter().filter(|backup| !stays(backup)).map(|backup| backup.id.clone());
-    let incomplete = backups.incomplete.iter().filter(|id| **id < newest.id).cloned();
-    let first_wal =
-        if backups.unreadable.is_empty() { first_wal(backups.complete.iter().filter(stays)) } else { None };
-    RetentionPlan { backups: go.collect(), incomplete: incomplete.collect(), first_wal }
+    let first_wal = first_wal(backups.complete.iter().filter(stays));
+    RetentionPlan { backups: go.collect(), incomplete, first_wal }
 }
 
 /// Orders backups by age: oldest first.

@@ -96,11 +96,11 @@ fn backups_on_which_others_are_based_stay() {
 }
 
 #[test]
-fn unreadable_manifest_keeps_all_wal() {
+fn unreadable_manifest_keeps_all_backups_and_wal() {
     let mut backups = daily(&[5, 3]);
     let id = backups.complete[0].id.clone();
     backups.unreadable.push(UnreadableBackup { error: ArchiveError::NoBackup(id.clone()), id });
-    assert_eq!(result(&backups, policy(None, 1)), (1, None));
+    assert_eq!(result(&backups, policy(None, 1)), (0, None));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
-use postgres_archive::{Archive, ArchiveError, Backups, RetentionPolicy, plan_retention};
+use postgres_archive::{Archive, ArchiveError, Backups, RetentionPolicy, UnreadableBackup, plan_retention};
 use postgres_model::{report::BackupInventory, timeline::History};
 use tokio::time::timeout;
 use tracing::{info, warn};
@@ -86,6 +86,9 @@ async fn prune(
     history: &History,
     policy: RetentionPolicy,
 ) -> Result<bool, ArchiveError> {
+    for UnreadableBackup { id, error } in &backups.unreadable {
+        warn!(%id, %error, "cannot read the manifest of a backup; no backup and no WAL is removed");
+    }
     let plan = plan_retention(backups, history, policy, Timestamp::now());
     let pruned = archive.prune(&plan).await?;
     info!(backups = pruned.backups, parts = pruned.parts, wal = pruned.wal, "removed what is not needed");

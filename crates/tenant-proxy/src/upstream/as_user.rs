@@ -128,8 +128,15 @@ impl UserRequest {
 
     /// Returns whether a Pod or a Service gets the request. Its response can begin before the body has ended.
     fn is_for_endpoint(&self) -> bool {
-        self.target.path().contains("/proxy")
+        is_endpoint(self.target.path())
     }
+}
+
+/// Returns whether a path is that of the subresource `proxy` of a Pod, a Service, or a node.
+fn is_endpoint(path: &str) -> bool {
+    let Some(path) = path.strip_prefix("/api/v1/") else { return false };
+    let in_namespace = path.strip_prefix("namespaces/").and_then(|path| path.split_once('/'));
+    in_namespace.map_or(path, |(_, path)| path).split('/').nth(2) == Some("proxy")
 }
 
 fn target(uri: &Uri) -> PathAndQuery {
@@ -282,4 +289,29 @@ fn is_unprocessed(error: &hyper::Error) -> bool {
 /// Keeps the place on the connection until the end of the response.
 fn streamed(response: Response<Incoming>, stream: Stream) -> Response<Body> {
     response.map(|body| Body::new(GuardedBody::new(body, stream)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endpoints_are_told_by_the_place_of_the_subresource() {
+        for path in [
+            "/api/v1/namespaces/shop/pods/web/proxy",
+            "/api/v1/namespaces/shop/services/https:web:443/proxy/metrics",
+            "/api/v1/nodes/worker-0/proxy/stats",
+        ] {
+            assert!(is_endpoint(path), "{path}");
+        }
+        for path in [
+            "/api/v1/namespaces/proxy/pods/proxy",
+            "/api/v1/namespaces/proxy-team/configmaps/a",
+            "/api/v1/namespaces/shop/configmaps/proxy",
+            "/apis/example.com/v1/things/a/proxy",
+            "/api/v1/namespaces/proxy",
+        ] {
+            assert!(!is_endpoint(path), "{path}");
+        }
+    }
 }

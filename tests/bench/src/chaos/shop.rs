@@ -4,8 +4,8 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::{Context, Result};
 use cluster::{Cluster, wait::eventually};
-use k8s_openapi::api::core::v1::{Pod, Secret, Service};
-use kube::{Api, Client};
+use k8s_openapi::api::core::v1::{Node, Pod, Secret, Service};
+use kube::{Api, Client, api::ListParams};
 use operator_core::conditions::is_true;
 use postgres::{PORT, PostgresCluster, PostgresClusterStatus};
 
@@ -114,6 +114,25 @@ impl Shop {
         Ok(password.context("the Secret has no password")?.0)
     }
 
+    /// Returns the nodes that are not ready, and why.
+    async fn unready_nodes(&self) -> Result<Vec<String>> {
+        let nodes = Api::<Node>::all(self.client.clone()).list(&ListParams::default()).await?;
+        let ready = |node: Node| {
+            let conditions = node.status.unwrap_or_default().conditions.unwrap_or_default();
+            (node.metadata.name, conditions.into_iter().find(|condition| condition.type_ == "Ready"))
+        };
+        let unready = nodes
+            .into_iter()
+            .map(ready)
+            .filter(|(_, ready)| ready.as_ref().is_none_or(|ready| ready.status != "True"));
+        Ok(unready
+            .map(|(name, ready)| {
+                let message = ready.and_then(|ready| ready.message).unwrap_or_default();
+                format!("{}: {message}", name.unwrap_or_default())
+            })
+            .collect())
+    }
+
     /// Returns why a command cannot run in all of these members. The kubelet reports a node as ready although
     /// containerd does not answer yet.
     async fn unreachable(&self, status: &PostgresClusterStatus) -> Option<String> {
@@ -128,17 +147,19 @@ impl Shop {
 
     /// Waits until all members and nodes work, and a commit waits for a standby.
     pub(super) async fn until_complete(&self) -> Result<()> {
-        let nodes =
-            ["get", "nodes", "-o", r#"jsonpath={.items[*].status.conditions[?(@.type=="Ready")].status}"#];
         eventually("the PostgresCluster to be complete", PATIENCE, async || {
             let (status, is_current) = self.status().await?;
-            let nodes = self.cluster.kubectl(&nodes).await?;
+            let unready_nodes = self.unready_nodes().await?;
             let is_ready = is_true(&status.conditions, "Ready") && is_true(&status.conditions, "DataSafe");
             let has_all = usize::try_from(status.ready_members).is_ok_and(|ready| ready == NODES.len());
-            let works = nodes.split(' ').filter(|ready| *ready == "True").count() == NODES.len();
-            let is_complete = is_current && is_ready && has_all && works && status.reigns.len() == 1;
+            let has_members = is_current && is_ready && has_all && status.reigns.len() == 1;
+            let is_complete = has_members && unready_nodes.is_empty();
             let unreachable = if is_complete { self.unreachable(&status).await } else { None };
-            Ok(if is_complete && unreachable.is_none() { Ok(()) } else { Err((unreachable, nodes, status)) })
+            Ok(if is_complete && unreachable.is_none() {
+                Ok(())
+            } else {
+                Err((unreachable, unready_nodes, status))
+            })
         })
         .await
     }

@@ -33,7 +33,8 @@ exec nsenter "$@"
 
 /// Runs a program until it succeeds, for at least 30 s, as the service manager of a machine does.
 ///
-/// The kubelet fails while containerd restores its state after a power loss.
+/// The kubelet fails while containerd restores its state after a power loss. containerd fails if what its
+/// killed predecessor left is not complete.
 const RESTART: &str = r#"
 tries=0
 until "$@"; do
@@ -270,12 +271,10 @@ impl Node {
         let flag = |name: &str, file: &str| format!("--{name}={}", dir.join(file).display());
         let binary = self.shared.binaries.join(program.name()).display().to_string();
         match program {
-            NodeProgram::Containerd => vec!["containerd".to_owned(), flag("config", "containerd.toml")],
-            NodeProgram::Kubelet => vec![
-                "/bin/sh".to_owned(),
-                "-c".to_owned(),
-                RESTART.to_owned(),
-                "kubelet".to_owned(),
+            NodeProgram::Containerd => {
+                restarted(vec!["containerd".to_owned(), flag("config", "containerd.toml")])
+            }
+            NodeProgram::Kubelet => restarted(vec![
                 binary,
                 flag("config", "kubelet.json"),
                 flag("kubeconfig", "kubelet.kubeconfig"),
@@ -283,10 +282,16 @@ impl Node {
                 format!("--node-ip={}", addresses::node(self.index)),
                 "--root-dir=/var/lib/kubelet".to_owned(),
                 format!("--node-labels=topology.kubernetes.io/zone={}", crate::nodes::zone(self.index)),
-            ],
+            ]),
             NodeProgram::KubeProxy => vec![binary, flag("config", "kube-proxy.json")],
         }
     }
+}
+
+/// Returns the command line that runs a program with [`RESTART`].
+fn restarted(command: Vec<String>) -> Vec<String> {
+    let shell = ["/bin/sh", "-c", RESTART, "restarted"].map(str::to_owned);
+    shell.into_iter().chain(command).collect()
 }
 
 /// Returns the commands of `ip` that set up the network of a node.
@@ -308,7 +313,7 @@ mod tests {
         let starts = dir.path().join("starts");
         let program = format!("echo started >> {0}; [ $(wc -l < {0}) = 3 ]", starts.display());
         let status = std::process::Command::new("/bin/sh")
-            .args(["-c", RESTART, "kubelet", "/bin/sh", "-c", &program])
+            .args(&restarted(["/bin/sh", "-c", &program].map(str::to_owned).to_vec())[1..])
             .status()
             .unwrap();
         assert!(status.success());

@@ -2,10 +2,15 @@
 
 use std::time::Duration;
 
-use cluster::{Cluster, TestNamespace, audit::Mark, wait::eventually};
+use cluster::{
+    Cluster, TestNamespace,
+    audit::{AuditLog, Mark},
+    wait::eventually,
+};
 use k8s_openapi::{
     ByteString,
     api::core::v1::{Secret, ServiceAccount},
+    jiff::Timestamp,
 };
 use kube::{
     Api, Client,
@@ -117,16 +122,27 @@ impl TestEnv {
 
     /// Returns verb, resource, and status code of the requests of the replicas.
     pub(super) fn requests(&self) -> Vec<(String, String, u16)> {
+        let requests = self.audit().entries.into_iter();
+        requests.map(|entry| (entry.verb, entry.resource, entry.code)).collect()
+    }
+
+    fn audit(&self) -> AuditLog {
         let user = format!("system:serviceaccount:{}:{ACCOUNT}", self.namespace.name());
-        let log = self.cluster.audit_since(self.started).unwrap().by_user(&user);
-        log.entries.into_iter().map(|entry| (entry.verb, entry.resource, entry.code)).collect()
+        self.cluster.audit_since(self.started).unwrap().by_user(&user)
     }
 
     /// Returns the number of successful writes of a resource.
     pub(super) fn writes(&self, resource: &str) -> usize {
-        let is_write = |verb: &str| !matches!(verb, "get" | "list" | "watch");
-        let requests = self.requests();
-        requests.iter().filter(|(verb, what, code)| is_write(verb) && what == resource && *code < 300).count()
+        self.writes_since(Timestamp::MIN, resource)
+    }
+
+    /// Returns the number of successful writes of a resource that the API server received after this time.
+    pub(super) fn writes_since(&self, time: Timestamp, resource: &str) -> usize {
+        let writes = self.audit().writes();
+        writes
+            .filter(|entry| entry.time > time && entry.resource == resource && entry.code < 300)
+            .entries
+            .len()
     }
 }
 
