@@ -118,8 +118,10 @@ pub(crate) fn status(
     status.services = service::names(cluster);
     if let Ok(served) = observed.version {
         let is_current = observed.outdated.is_empty() || status.current_version.is_empty();
-        // The data have the former version until the upgrade is done.
-        if is_current && observed.membership.upgrade_in_progress().is_none() {
+        // The data have the former version until the upgrade is done. What is served was found before the decision,
+        // in which the upgrade may have failed.
+        let upgrades = served.previous.is_some() || observed.membership.upgrade_in_progress().is_some();
+        if is_current && !upgrades {
             status.current_version.clone_from(&served.version);
         }
         let is_new = status.current_version != served.version;

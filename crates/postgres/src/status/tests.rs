@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::*;
 use crate::{
-    api::{BootstrapStatus, fixture::cluster},
+    api::{BootstrapStatus, MajorUpgradeStatus, fixture::cluster},
     condition_types::STORAGE_HEALTHY,
     decide::ClaimSize,
     membership::{
@@ -174,6 +174,43 @@ fn substituted_version_is_reported_and_does_not_block() {
     assert_eq!((supported.status.as_str(), supported.reason.as_str()), ("False", "EndOfLife"));
     assert_eq!(conditions(&status)[2], ("True", "AsSpecified"));
     assert_eq!(status.current_version, "18.6");
+}
+
+#[test]
+fn version_of_the_data_stays_while_their_upgrade_runs_and_when_it_fails() {
+    let mut cluster = cluster(&json!({"size": 1, "version": "18"}));
+    cluster.status.get_or_insert_default().current_version = "17.6".to_owned();
+    // Served while the upgrade runs. The decision can end the upgrade after that.
+    let version = Ok(Served { previous: Some("postgres:17.6".into()), ..served(None) });
+    for failure in ["", "no space"] {
+        let mut membership = membership(&[1]);
+        membership.upgrade = Some(MajorUpgradeStatus {
+            from: "17.6".into(),
+            to: "18.6".into(),
+            member: "db-1".into(),
+            failure: failure.into(),
+            ..MajorUpgradeStatus::default()
+        });
+        let observed = Observation {
+            membership: &membership,
+            pods: &ready(&[1]),
+            problems: &[],
+            obstacle: None,
+            outdated: &[],
+            retained: &[],
+            adoption_problem: None,
+            recovery_problem: None,
+            reports: &BTreeMap::new(),
+            volumes: &BTreeMap::new(),
+            refusals: &BTreeMap::new(),
+            successors: &[],
+            failures: &[],
+            version: &version,
+            backups: &Summary::default(),
+        };
+        let status = status(&cluster, &observed, NOW);
+        assert_eq!((status.current_version.as_str(), status.target_version.as_str()), ("17.6", "18.6"));
+    }
 }
 
 #[test]

@@ -277,9 +277,12 @@ async fn schedule_makes_backups_and_retention_removes_them() {
     missed[0]["lastTime"] = json!(long_ago.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
     let patch = Patch::Merge(json!({"status": {"schedules": missed}}));
     let clusters: Api<postgres::PostgresCluster> = database.kubelet.api();
-    clusters.patch_status("db", &PatchParams::default(), &patch).await.unwrap();
     let created = async |_: &[Member]| {
         let list = api.list(&ListParams::default().labels("lukeb0nd.com/schedule=night")).await?;
+        if list.items.is_empty() {
+            // The controller may repair the status before it reads the moment in it.
+            clusters.patch_status("db", &PatchParams::default(), &patch).await?;
+        }
         Ok(if list.items.is_empty() { Err("none") } else { Ok(list.items) })
     };
     let found = database.kubelet.until("a backup of the schedule", created).await.unwrap();
