@@ -114,8 +114,8 @@ async fn manager_runs_restricted_and_small() {
     let level =
         "get namespace ensemble-system -o jsonpath={.metadata.labels.pod-security\\.kubernetes\\.io/enforce}";
     assert_eq!(kubectl.run(level).await.unwrap(), "restricted");
-    let usage =
-        kubectl.until("top pods -n ensemble-system --no-headers", |usage| usage.lines().count() == 2).await;
+    let pods = "top pods -n ensemble-system -l app.kubernetes.io/component=manager --no-headers";
+    let usage = kubectl.until(pods, |usage| usage.lines().count() == 2).await;
     println!("usage of the manager's Pods:\n{usage}");
     for line in usage.lines() {
         let memory = line.split_whitespace().nth(2).and_then(|memory| memory.strip_suffix("Mi")).unwrap();

@@ -160,7 +160,7 @@ async fn liveness_probe_restarts_the_container_and_keeps_the_pod() {
         - name: web
           image: busybox:1.36
           command: [sh, -c, 'rm -f /state/*; sleep 3600']
-          livenessProbe: {exec: {command: [test, '!', -e, /state/hangs]}, periodSeconds: 1, failureThreshold: 1}
+          livenessProbe: {exec: {command: [test, '!', -e, /state/hangs]}, periodSeconds: 1, failureThreshold: 1, timeoutSeconds: 10}
           readinessProbe: {exec: {command: [test, -e, /state/ready]}, periodSeconds: 1}
           volumeMounts: [{name: state, mountPath: /state}]
       volumes: [{name: state, emptyDir: {}}]",
@@ -228,7 +228,7 @@ async fn scaling_under_load_loses_no_request() {
     kubectl.podset_is("1/1/AsSpecified").await;
     kubectl.run("create service clusterip web --tcp=80").await.unwrap();
     let load = "run load --image=localhost/client:1 --restart=Never -- sh -c";
-    let get = "curl -sS -m 5 -o /dev/null http://web";
+    let get = "curl -sS -m 30 -o /dev/null http://web";
     let script = format!(
         "until {get} 2> /dev/null; do sleep 0.1; done; while :; do {get} && echo ok; sleep 0.02; done 2>&1"
     );
