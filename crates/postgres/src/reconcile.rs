@@ -66,6 +66,8 @@ use crate::{
     version::{Served, Unsupported, Versions, major_version},
 };
 
+/// Time until the next look after a change of the membership.
+const AFTER_CHANGE: Duration = Duration::from_millis(100);
 /// Time between two looks at a cluster that changes its primary, or its synchronous replication.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -273,6 +275,10 @@ fn stop_if_deleted(failures: &mut Vec<Error>) -> Result<(), Error> {
 /// read again.
 fn next_look(observed: &Observed, decision: &Decision) -> Outcome {
     let failover = &decision.membership.failover;
+    // What is served depends on the membership, and the write of a status is no news.
+    if decision.membership != observed.membership {
+        return Outcome::RequeueAfter(AFTER_CHANGE);
+    }
     // The cluster has no watch on a backup of another one.
     if !observed.paused && (decision.recovery_problem.is_some() || decision.membership.is_recovering()) {
         return Outcome::RequeueAfter(LOOK);
