@@ -73,7 +73,7 @@ fn limits() -> ConversionLimits {
     ConversionLimits {
         object: usize::MAX,
         response: 1 << 20,
-        deadline: Instant::now() + std::time::Duration::from_mins(1),
+        deadline: Instant::now() + std::time::Duration::from_hours(1),
         cancelled: Arc::default(),
     }
 }
