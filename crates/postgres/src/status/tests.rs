@@ -64,9 +64,20 @@ pub(super) fn status_with(
     members: &[Serial],
     reports: &BTreeMap<Serial, InstanceReport>,
 ) -> PostgresClusterStatus {
+    status_serving(cluster, &membership(members), reports, &Ok(served(None)))
+}
+
+/// Returns the status of a cluster with this membership and version, whose Pods are ready.
+fn status_serving(
+    cluster: &PostgresCluster,
+    membership: &Membership,
+    reports: &BTreeMap<Serial, InstanceReport>,
+    version: &Result<Served, Unsupported>,
+) -> PostgresClusterStatus {
+    let members: Vec<_> = membership.members.iter().map(|member| member.serial).collect();
     let observed = Observation {
-        membership: &membership(members),
-        pods: &ready(members),
+        membership,
+        pods: &ready(&members),
         problems: &[],
         obstacle: None,
         outdated: &[],
@@ -78,7 +89,7 @@ pub(super) fn status_with(
         refusals: &BTreeMap::new(),
         successors: &[],
         failures: &[],
-        version: &Ok(served(None)),
+        version,
         backups: &Summary::default(),
     };
     status(cluster, &observed, NOW)
@@ -152,24 +163,7 @@ fn substituted_version_is_reported_and_does_not_block() {
         reason: reasons::END_OF_LIFE,
         message: "9.6.3 is not supported".to_owned(),
     })));
-    let observed = Observation {
-        membership: &membership(&[1]),
-        pods: &ready(&[1]),
-        problems: &[],
-        obstacle: None,
-        outdated: &[],
-        retained: &[],
-        adoption_problem: None,
-        recovery_problem: None,
-        reports: &BTreeMap::new(),
-        volumes: &BTreeMap::new(),
-        refusals: &BTreeMap::new(),
-        successors: &[],
-        failures: &[],
-        version: &version,
-        backups: &Summary::default(),
-    };
-    let status = status(&cluster, &observed, NOW);
+    let status = status_serving(&cluster, &membership(&[1]), &BTreeMap::new(), &version);
     let supported = find(&status.conditions, VERSION_SUPPORTED).unwrap();
     assert_eq!((supported.status.as_str(), supported.reason.as_str()), ("False", "EndOfLife"));
     assert_eq!(conditions(&status)[2], ("True", "AsSpecified"));
@@ -191,24 +185,7 @@ fn version_of_the_data_stays_while_their_upgrade_runs_and_when_it_fails() {
             failure: failure.into(),
             ..MajorUpgradeStatus::default()
         });
-        let observed = Observation {
-            membership: &membership,
-            pods: &ready(&[1]),
-            problems: &[],
-            obstacle: None,
-            outdated: &[],
-            retained: &[],
-            adoption_problem: None,
-            recovery_problem: None,
-            reports: &BTreeMap::new(),
-            volumes: &BTreeMap::new(),
-            refusals: &BTreeMap::new(),
-            successors: &[],
-            failures: &[],
-            version: &version,
-            backups: &Summary::default(),
-        };
-        let status = status(&cluster, &observed, NOW);
+        let status = status_serving(&cluster, &membership, &BTreeMap::new(), &version);
         assert_eq!((status.current_version.as_str(), status.target_version.as_str()), ("17.6", "18.6"));
     }
 }

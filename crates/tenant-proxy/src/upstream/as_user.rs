@@ -22,7 +22,7 @@ use super::{
     pool::{Pool, Stream},
     without_trailers::WithoutTrailers,
 };
-use crate::{accept::accepts_json, authentication::Authentication, request::forwarded};
+use crate::{accept::accepts_json, authentication::Authentication, path::group_and_rest, request::forwarded};
 
 /// Timeout of the first byte of a response to a request that is not a stream. The API server has one of
 /// 60 s.
@@ -134,9 +134,11 @@ impl UserRequest {
 
 /// Returns whether a path is that of the subresource `proxy` of a Pod, a Service, or a node.
 fn is_endpoint(path: &str) -> bool {
-    let Some(path) = path.strip_prefix("/api/v1/") else { return false };
-    let in_namespace = path.strip_prefix("namespaces/").and_then(|path| path.split_once('/'));
-    in_namespace.map_or(path, |(_, path)| path).split('/').nth(2) == Some("proxy")
+    let Some(("", mut parts)) = group_and_rest(path) else { return false };
+    // After the version, and after the name of a namespace.
+    let first = parts.nth(1);
+    let resource = if first == Some("namespaces") { parts.nth(1) } else { first };
+    resource.is_some() && parts.nth(1) == Some("proxy")
 }
 
 fn target(uri: &Uri) -> PathAndQuery {

@@ -117,20 +117,15 @@ impl Shop {
     /// Returns the nodes that are not ready, and why.
     async fn unready_nodes(&self) -> Result<Vec<String>> {
         let nodes = Api::<Node>::all(self.client.clone()).list(&ListParams::default()).await?;
-        let ready = |node: Node| {
-            let conditions = node.status.unwrap_or_default().conditions.unwrap_or_default();
-            (node.metadata.name, conditions.into_iter().find(|condition| condition.type_ == "Ready"))
-        };
-        let unready = nodes
-            .into_iter()
-            .map(ready)
-            .filter(|(_, ready)| ready.as_ref().is_none_or(|ready| ready.status != "True"));
-        Ok(unready
-            .map(|(name, ready)| {
-                let message = ready.and_then(|ready| ready.message).unwrap_or_default();
-                format!("{}: {message}", name.unwrap_or_default())
-            })
-            .collect())
+        let unready = NODES.iter().filter_map(|name| {
+            let node = nodes.iter().find(|node| node.metadata.name.as_deref() == Some(*name));
+            let conditions = node.and_then(|node| node.status.as_ref()?.conditions.as_ref());
+            let ready = conditions.into_iter().flatten().find(|condition| condition.type_ == "Ready");
+            let message = ready.and_then(|ready| ready.message.as_deref()).unwrap_or_default();
+            let is_ready = ready.is_some_and(|ready| ready.status == "True");
+            (!is_ready).then(|| format!("{name}: {message}"))
+        });
+        Ok(unready.collect())
     }
 
     /// Returns why a command cannot run in all of these members. The kubelet reports a node as ready although
