@@ -38,6 +38,12 @@ pub(crate) struct Claim {
     pub(crate) lock: File,
 }
 
+impl Drop for Claim {
+    fn drop(&mut self) {
+        unlock(&self.lock);
+    }
+}
+
 /// State of the owner of a cluster's directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
@@ -105,7 +111,11 @@ impl StateRoot {
             }
             Err(error) => return Err(error).with_context(|| format!("open {}", path.display())),
         };
-        Ok(Some(if try_lock(&lock)? { Owner::Gone } else { Owner::Present }))
+        if !try_lock(&lock)? {
+            return Ok(Some(Owner::Present));
+        }
+        unlock(&lock);
+        Ok(Some(Owner::Gone))
     }
 
     /// Claims a name for this process. Waits for the cleanup of an owner that ended a moment ago.
@@ -206,6 +216,13 @@ fn try_lock(lock: &File) -> Result<bool> {
         Err(rustix::io::Errno::WOULDBLOCK) => Ok(false),
         Err(error) => Err(error).context("lock the cluster's directory"),
     }
+}
+
+/// Releases the lock at once. Closing the file is not enough: a process that another thread starts at
+/// this moment has a copy of it until it executes its program.
+fn unlock(lock: &File) {
+    // Unlocking a file that is open does not fail.
+    let _ = flock(lock, FlockOperation::Unlock);
 }
 
 /// Removes the files of an earlier owner, except the lock.

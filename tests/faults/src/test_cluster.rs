@@ -111,16 +111,40 @@ impl TestCluster {
             }
             Step::Change(place, patch) => {
                 let api = place.kind.within(self.client.clone(), &place.namespace);
-                api.patch(&place.name, &PatchParams::default(), &Patch::Merge(patch)).await?;
-                Ok(())
+                let changed = api.patch(&place.name, &PatchParams::default(), &Patch::Merge(patch)).await?;
+                self.until_observed(token, &place, patience, |object| !is_older(object, &changed)).await
             }
-            Step::Delete(place) => self.delete(&place).await,
+            Step::Delete(place) => {
+                let before = place.find(&self.observer.state(token)).cloned();
+                self.delete(&place).await?;
+                let uid = before.as_deref().and_then(|object| object.pointer("/metadata/uid"));
+                self.until_observed(token, &place, patience, |object| {
+                    object.pointer("/metadata/deletionTimestamp").is_some()
+                        || object.pointer("/metadata/uid") != uid
+                })
+                .await
+            }
             Step::Until(goal) => self.until(token, &[goal], patience).await,
             Step::Pause(time) => {
                 tokio::time::sleep(time).await;
                 Ok(())
             }
         }
+    }
+
+    /// Waits until the observer knows the effect of a step, or that the object is gone. Otherwise the
+    /// goals of a workload could be reached by the state before the step.
+    async fn until_observed(
+        &self,
+        token: Token,
+        place: &ObjectRef,
+        patience: Duration,
+        has_effect: impl Fn(&Value) -> bool,
+    ) -> Result<()> {
+        let is_known = || place.find(&self.observer.state(token)).is_none_or(|object| has_effect(object));
+        self.when(patience, is_known).await.then_some(()).with_context(|| {
+            format!("timed out after {patience:?} waiting until the change of {place:?} is observed")
+        })
     }
 
     async fn create(&self, object: Value) -> Result<()> {
@@ -151,20 +175,11 @@ impl TestCluster {
     /// # Errors
     /// Returns an error on timeout.
     pub async fn until(&self, token: Token, goals: &[Goal], patience: Duration) -> Result<()> {
-        let mut moment = self.observer.moment();
-        let reached = async {
-            loop {
-                moment.borrow_and_update();
-                let state = self.observer.state(token);
-                if goals.iter().all(|goal| goal.is_reached(&state)) {
-                    return;
-                }
-                if moment.changed().await.is_err() {
-                    return;
-                }
-            }
+        let is_reached = || {
+            let state = self.observer.state(token);
+            goals.iter().all(|goal| goal.is_reached(&state))
         };
-        if tokio::time::timeout(patience, reached).await.is_err() {
+        if !self.when(patience, is_reached).await {
             let state = self.observer.state(token);
             let difference = goals.iter().find(|goal| !goal.is_reached(&state));
             anyhow::bail!(
@@ -173,6 +188,20 @@ impl TestCluster {
             );
         }
         Ok(())
+    }
+
+    /// Waits until a condition on the observed state holds. Returns whether it did in time.
+    async fn when(&self, patience: Duration, condition: impl Fn() -> bool) -> bool {
+        let mut moment = self.observer.moment();
+        let holds = async {
+            loop {
+                moment.borrow_and_update();
+                if condition() || moment.changed().await.is_err() {
+                    return;
+                }
+            }
+        };
+        tokio::time::timeout(patience, holds).await.is_ok()
     }
 
     /// Deletes the objects of a run without waiting. Namespaces stay, because deleting one takes
@@ -204,6 +233,14 @@ impl TestCluster {
             }
         }
     }
+}
+
+/// Returns whether the observed object is from before the change of the same object.
+fn is_older(observed: &Value, changed: &DynamicObject) -> bool {
+    let version = |version: Option<&str>| version.and_then(|version| version.parse::<u64>().ok());
+    let text = |pointer: &str| observed.pointer(pointer).and_then(Value::as_str);
+    text("/metadata/uid") == changed.metadata.uid.as_deref()
+        && version(text("/metadata/resourceVersion")) < version(changed.metadata.resource_version.as_deref())
 }
 
 /// Returns the status code of an error response.

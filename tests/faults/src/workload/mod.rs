@@ -7,7 +7,10 @@ pub mod postgres;
 pub mod replication;
 pub mod tenant;
 
-use std::{sync::LazyLock, time::Duration};
+use std::{
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
 
 use serde_json::{Value, json};
 
@@ -81,9 +84,10 @@ impl ObjectRef {
         Self { kind, namespace: namespace.to_owned(), name: name.to_owned() }
     }
 
-    fn find<'s>(&self, state: &'s State) -> Option<&'s Value> {
+    /// Returns the object as it was observed.
+    pub fn find<'s>(&self, state: &'s State) -> Option<&'s Arc<Value>> {
         let Self { kind, namespace, name } = self.clone();
-        state.get(&Id { kind: kind.singular, namespace, name }).map(AsRef::as_ref)
+        state.get(&Id { kind: kind.singular, namespace, name })
     }
 
     /// Returns the step that creates the object with this spec.
@@ -123,7 +127,7 @@ impl Goal {
     /// Returns whether the goal is reached.
     pub fn is_reached(&self, state: &State) -> bool {
         match self {
-            Self::Ready(place) => place.find(state).is_some_and(is_ready),
+            Self::Ready(place) => place.find(state).is_some_and(|object| is_ready(object)),
             Self::Has(place, field, value) => {
                 place.find(state).and_then(|object| object.pointer(field)).unwrap_or(&Value::Null) == value
             }
