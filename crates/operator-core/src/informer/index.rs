@@ -4,7 +4,8 @@ use std::{collections::HashMap, hash::Hash, sync::Arc};
 
 use parking_lot::RwLock;
 
-use crate::kind::ObjectKey;
+use super::store::{Handle, Inner};
+use crate::kind::Kind;
 
 /// Key of an index.
 pub trait IndexKey: Hash + Eq + Send + Sync + 'static {}
@@ -16,31 +17,36 @@ impl<T: Hash + Eq + Send + Sync + 'static> IndexKey for T {}
 /// Created by [`Store::index`](super::Store::index), which keeps it up to date until it is dropped.
 pub struct Index<K, I> {
     entries: Arc<Entries<K, I>>,
+    store: Arc<RwLock<Inner<K>>>,
 }
 
 impl<K, I> Clone for Index<K, I> {
     fn clone(&self) -> Self {
-        Self { entries: self.entries.clone() }
+        Self { entries: self.entries.clone(), store: self.store.clone() }
     }
 }
 
-impl<K: Send + Sync + 'static, I: IndexKey> Index<K, I> {
+impl<K: Kind, I: IndexKey> Index<K, I> {
     pub(super) fn new(
+        store: &Arc<RwLock<Inner<K>>>,
         keys: impl Fn(&K) -> Vec<I> + Send + Sync + 'static,
     ) -> (Self, Arc<dyn IndexUpdate<K>>) {
         let entries = Arc::new(Entries { keys: Box::new(keys), map: RwLock::default() });
-        (Self { entries: entries.clone() }, entries)
+        (Self { entries: entries.clone(), store: store.clone() }, entries)
     }
 
     /// Returns the objects with this key, in no particular order.
     pub fn get(&self, key: &I) -> Vec<Arc<K>> {
-        self.entries.map.read().get(key).map(|found| found.values().cloned().collect()).unwrap_or_default()
+        // The store is locked first, as when it updates the index, so that the two agree.
+        let store = self.store.read();
+        let map = self.entries.map.read();
+        map.get(key).into_iter().flatten().filter_map(|handle| store.objects.at(*handle)).collect()
     }
 }
 
 /// The side of an index that the store updates.
 pub(super) trait IndexUpdate<K>: Send + Sync {
-    fn replace(&self, key: &ObjectKey, old: Option<&Arc<K>>, new: Option<&Arc<K>>);
+    fn replace(&self, handle: Handle, old: Option<&K>, new: Option<&K>);
 }
 
 /// Function that returns the index keys of an object.
@@ -48,23 +54,30 @@ type Keys<K, I> = Box<dyn Fn(&K) -> Vec<I> + Send + Sync>;
 
 struct Entries<K, I> {
     keys: Keys<K, I>,
-    map: RwLock<HashMap<I, HashMap<ObjectKey, Arc<K>>>>,
+    map: RwLock<HashMap<I, Vec<Handle>>>,
 }
 
-impl<K: Send + Sync, I: IndexKey> IndexUpdate<K> for Entries<K, I> {
-    fn replace(&self, key: &ObjectKey, old: Option<&Arc<K>>, new: Option<&Arc<K>>) {
+impl<K, I: IndexKey> IndexUpdate<K> for Entries<K, I> {
+    fn replace(&self, handle: Handle, old: Option<&K>, new: Option<&K>) {
+        let [old, new] =
+            [old, new].map(|object| object.map(|object| (self.keys)(object)).unwrap_or_default());
+        if old == new {
+            return;
+        }
         let mut map = self.map.write();
-        for entry in old.map(|object| (self.keys)(object)).unwrap_or_default() {
-            if let Some(found) = map.get_mut(&entry) {
-                found.remove(key);
+        for key in old {
+            if let Some(found) = map.get_mut(&key) {
+                found.retain(|other| *other != handle);
                 if found.is_empty() {
-                    map.remove(&entry);
+                    map.remove(&key);
                 }
             }
         }
-        if let Some(object) = new {
-            for entry in (self.keys)(object) {
-                map.entry(entry).or_default().insert(key.clone(), object.clone());
+        for key in new {
+            let found = map.entry(key).or_default();
+            // A key that the function returns twice counts once.
+            if !found.contains(&handle) {
+                found.push(handle);
             }
         }
     }
