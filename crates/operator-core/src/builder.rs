@@ -10,7 +10,7 @@ use crate::{
     environment::{Environment, Setting},
     events::Events,
     fence::Fence,
-    informer::{Change, Informer, Pack, Selection, Subscription, SyncedInformers},
+    informer::{Change, Informer, Selection, Subscription, SyncedInformers},
     kind::{Kind, ObjectKey},
     metrics::{GaugeSamples, Histogram, Observe},
     owner::{controller_of, refers_to},
@@ -170,14 +170,6 @@ impl<'e, K: Kind + Serialize> ControllerBuilder<'e, K> {
     /// the objects of a namespace wait until the informer has listed that namespace.
     pub fn informer<C: Kind>(&mut self, selection: Selection) -> Informer<C> {
         let informer = self.environment.informers.get::<C>(selection);
-        self.synced.add(&informer);
-        informer
-    }
-
-    /// Returns an informer like [`ControllerBuilder::informer`], of a kind of which a cluster has many
-    /// objects. Its cache takes less memory, and each read unpacks the objects that it returns.
-    pub fn packed_informer<C: Pack>(&mut self, selection: Selection) -> Informer<C> {
-        let informer = self.environment.informers.get_packed::<C>(selection);
         self.synced.add(&informer);
         informer
     }

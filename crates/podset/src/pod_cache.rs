@@ -35,7 +35,7 @@ impl PodCache {
     /// A change of a Pod enqueues the PodSets that own or owned it, and the one whose labels an
     /// orphan carries.
     pub(crate) fn build(builder: &mut ControllerBuilder<'_, PodSet>) -> Self {
-        let informer = builder.packed_informer::<PodView>(Selection::All);
+        let informer = builder.informer::<PodView>(Selection::All);
         builder.watches(&informer, map_pod_to_podsets);
         let by_owner = informer.store().index(|pod: &PodView| {
             let owner = controller_of(&pod.metadata).filter(|owner| refers_to::<PodSet>(owner));

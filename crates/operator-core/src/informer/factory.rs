@@ -11,8 +11,7 @@ use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
 use super::{
-    Informer, Pack, Scope,
-    packing::Packing,
+    Informer, Scope,
     raw::RawObject,
     watch::{Watch, WatchHandler},
     watch_client::client_with_handler,
@@ -133,16 +132,6 @@ impl Informers {
     /// Returns the informer of a kind. The first call starts its watches. Must be called within a
     /// Tokio runtime.
     pub fn get<K: Kind>(&self, selection: Selection) -> Informer<K> {
-        self.get_with(selection, None)
-    }
-
-    /// Returns the informer of a kind, like [`Informers::get`]. Its cache is packed if this call starts
-    /// it: it takes less memory, and each read unpacks the objects that it returns.
-    pub fn get_packed<K: Pack>(&self, selection: Selection) -> Informer<K> {
-        self.get_with(selection, Some(Packing::new()))
-    }
-
-    fn get_with<K: Kind>(&self, selection: Selection, packing: Option<Packing<K>>) -> Informer<K> {
         let mut state = self.shared.state.lock();
         let id = (TypeId::of::<K>(), selection);
         if let Some(informer) =
@@ -151,7 +140,7 @@ impl Informers {
             return informer.clone();
         }
         let watched_namespaces = self.shared.scope.watched_namespaces(K::NAMESPACED);
-        let informer = Informer::<K>::new(&watched_namespaces, selection, packing);
+        let informer = Informer::<K>::new(&watched_namespaces, selection);
         for watched_namespace in watched_namespaces {
             let handler: Arc<dyn WatchHandler> = Arc::new(informer.clone());
             let client = client_with_handler(&self.shared.client, handler.clone());

@@ -4,8 +4,7 @@ use std::{collections::HashMap, hash::Hash, sync::Arc};
 
 use parking_lot::RwLock;
 
-use super::store::{Handle, Inner};
-use crate::kind::Kind;
+use crate::kind::ObjectKey;
 
 /// Key of an index.
 pub trait IndexKey: Hash + Eq + Send + Sync + 'static {}
@@ -17,36 +16,31 @@ impl<T: Hash + Eq + Send + Sync + 'static> IndexKey for T {}
 /// Created by [`Store::index`](super::Store::index), which keeps it up to date until it is dropped.
 pub struct Index<K, I> {
     entries: Arc<Entries<K, I>>,
-    store: Arc<RwLock<Inner<K>>>,
 }
 
 impl<K, I> Clone for Index<K, I> {
     fn clone(&self) -> Self {
-        Self { entries: self.entries.clone(), store: self.store.clone() }
+        Self { entries: self.entries.clone() }
     }
 }
 
-impl<K: Kind, I: IndexKey> Index<K, I> {
+impl<K: Send + Sync + 'static, I: IndexKey> Index<K, I> {
     pub(super) fn new(
-        store: &Arc<RwLock<Inner<K>>>,
         keys: impl Fn(&K) -> Vec<I> + Send + Sync + 'static,
     ) -> (Self, Arc<dyn IndexUpdate<K>>) {
         let entries = Arc::new(Entries { keys: Box::new(keys), map: RwLock::default() });
-        (Self { entries: entries.clone(), store: store.clone() }, entries)
+        (Self { entries: entries.clone() }, entries)
     }
 
     /// Returns the objects with this key, in no particular order.
     pub fn get(&self, key: &I) -> Vec<Arc<K>> {
-        // The store is locked first, as when it updates the index, so that the two agree.
-        let store = self.store.read();
-        let map = self.entries.map.read();
-        map.get(key).into_iter().flatten().filter_map(|handle| store.objects.at(*handle)).collect()
+        self.entries.map.read().get(key).map(|found| found.values().cloned().collect()).unwrap_or_default()
     }
 }
 
 /// The side of an index that the store updates.
 pub(super) trait IndexUpdate<K>: Send + Sync {
-    fn replace(&self, handle: Handle, old: Option<&K>, new: Option<&K>);
+    fn replace(&self, key: &ObjectKey, old: Option<&Arc<K>>, new: Option<&Arc<K>>);
 }
 
 /// Function that returns the index keys of an object.
@@ -54,30 +48,23 @@ type Keys<K, I> = Box<dyn Fn(&K) -> Vec<I> + Send + Sync>;
 
 struct Entries<K, I> {
     keys: Keys<K, I>,
-    map: RwLock<HashMap<I, Vec<Handle>>>,
+    map: RwLock<HashMap<I, HashMap<ObjectKey, Arc<K>>>>,
 }
 
-impl<K, I: IndexKey> IndexUpdate<K> for Entries<K, I> {
-    fn replace(&self, handle: Handle, old: Option<&K>, new: Option<&K>) {
-        let [old, new] =
-            [old, new].map(|object| object.map(|object| (self.keys)(object)).unwrap_or_default());
-        if old == new {
-            return;
-        }
+impl<K: Send + Sync, I: IndexKey> IndexUpdate<K> for Entries<K, I> {
+    fn replace(&self, key: &ObjectKey, old: Option<&Arc<K>>, new: Option<&Arc<K>>) {
         let mut map = self.map.write();
-        for key in old {
-            if let Some(found) = map.get_mut(&key) {
-                found.retain(|other| *other != handle);
+        for entry in old.map(|object| (self.keys)(object)).unwrap_or_default() {
+            if let Some(found) = map.get_mut(&entry) {
+                found.remove(key);
                 if found.is_empty() {
-                    map.remove(&key);
+                    map.remove(&entry);
                 }
             }
         }
-        for key in new {
-            let found = map.entry(key).or_default();
-            // A key that the function returns twice counts once.
-            if !found.contains(&handle) {
-                found.push(handle);
+        if let Some(object) = new {
+            for entry in (self.keys)(object) {
+                map.entry(entry).or_default().insert(key.clone(), object.clone());
             }
         }
     }

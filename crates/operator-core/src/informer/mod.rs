@@ -19,7 +19,6 @@
 mod factory;
 mod failure;
 mod index;
-mod packing;
 mod raw;
 mod scope;
 mod store;
@@ -38,8 +37,6 @@ use std::{
 pub use factory::{Informers, Selection};
 use failure::WatchFailure;
 pub use index::{Index, IndexKey};
-pub use packing::Pack;
-use packing::Packing;
 use parking_lot::{Mutex, RwLock};
 pub use raw::{Listing, list_pages};
 pub use scope::Scope;
@@ -92,14 +89,10 @@ impl<K: Kind> Drop for Unsubscribe<K> {
 }
 
 impl<K: Kind> Informer<K> {
-    fn new(
-        watched_namespaces: &[Option<Arc<str>>],
-        selection: Selection,
-        packing: Option<Packing<K>>,
-    ) -> Self {
+    fn new(watched_namespaces: &[Option<Arc<str>>], selection: Selection) -> Self {
         Self {
             shared: Arc::new(Shared {
-                store: Store::new(watched_namespaces, selection, packing),
+                store: Store::new(watched_namespaces, selection),
                 subscribers: RwLock::default(),
                 sync_callbacks: RwLock::default(),
                 next_subscriber: AtomicU64::new(0),

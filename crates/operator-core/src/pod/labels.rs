@@ -23,15 +23,6 @@ impl Labels {
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.split_terminator(VALUE_END).filter_map(|label| label.split_once(KEY_END))
     }
-
-    pub(super) fn as_text(&self) -> &str {
-        &self.0
-    }
-
-    /// Returns the labels whose text [`Labels::as_text`] returned.
-    pub(super) fn from_text(text: &str) -> Self {
-        Self(text.into())
-    }
 }
 
 impl<K: AsRef<str>, V: AsRef<str>> FromIterator<(K, V)> for Labels {

@@ -1,7 +1,6 @@
 //! A small Pod type, for caches of all Pods of a cluster.
 
 mod labels;
-mod packed;
 
 use std::borrow::Cow;
 
@@ -12,7 +11,7 @@ use k8s_openapi::{
 };
 use kube::{Resource, core::NamespaceResourceScope};
 pub use labels::Labels;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer};
 
 /// Annotation that ranks a Pod for deletion when a set shrinks: lower values are deleted first.
 pub const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
@@ -41,7 +40,7 @@ pub struct PodView {
 }
 
 /// Phase of a Pod.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub enum Phase {
     /// The Pod is accepted, but not all containers have started.
     #[default]

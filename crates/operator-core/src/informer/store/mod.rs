@@ -15,22 +15,17 @@
 //! - After a restore of etcd, resource versions decrease. A list is applied even if it is older.
 //!   Responses to requests from before the list are dropped, as above.
 
-mod objects;
-
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     sync::{Arc, Weak},
 };
 
-use kube::Resource;
-pub(super) use objects::Handle;
-use objects::Objects;
+use kube::{Resource, ResourceExt};
 use parking_lot::RwLock;
 
 use super::{
     Selection,
     index::{Index, IndexKey, IndexUpdate},
-    packing::Packing,
     scope::WatchStates,
 };
 use crate::kind::{Kind, ObjectKey};
@@ -59,11 +54,11 @@ pub struct Epoch(u64);
 
 /// The cached objects of an informer. Reads do not wait for the network.
 pub struct Store<K> {
-    inner: Arc<RwLock<Inner<K>>>,
+    inner: RwLock<Inner<K>>,
 }
 
-pub(super) struct Inner<K> {
-    pub(super) objects: Objects<K>,
+struct Inner<K> {
+    objects: HashMap<ObjectKey, Arc<K>>,
     indexes: Vec<Weak<dyn IndexUpdate<K>>>,
     watches: WatchStates,
     selection: Selection,
@@ -73,32 +68,27 @@ pub(super) struct Inner<K> {
 
 impl<K: Kind> Default for Store<K> {
     fn default() -> Self {
-        Self::new(&[None], Selection::All, None)
+        Self::new(&[None], Selection::All)
     }
 }
 
 impl<K: Kind> Store<K> {
     /// Returns an empty store with one watch per watched namespace, which delivers the selected
-    /// objects. It keeps them packed if there is a packing.
-    pub(super) fn new(
-        watched_namespaces: &[Option<Arc<str>>],
-        selection: Selection,
-        packing: Option<Packing<K>>,
-    ) -> Self {
-        let (objects, watches) = (Objects::new(packing), WatchStates::new(watched_namespaces));
-        let inner = Inner { objects, indexes: Vec::new(), watches, selection, epoch: 0 };
-        Self { inner: Arc::new(RwLock::new(inner)) }
+    /// objects.
+    pub(super) fn new(watched_namespaces: &[Option<Arc<str>>], selection: Selection) -> Self {
+        let (objects, indexes, watches) = (HashMap::new(), Vec::new(), WatchStates::new(watched_namespaces));
+        Self { inner: RwLock::new(Inner { objects, indexes, watches, selection, epoch: 0 }) }
     }
 
     /// Returns the object with this key.
     pub fn get(&self, key: &ObjectKey) -> Option<Arc<K>> {
-        self.inner.read().objects.get(key)
+        self.inner.read().objects.get(key).cloned()
     }
 
     /// Returns all objects, in no particular order. Linear in the size of the store: prefer an
     /// [`Index`].
     pub fn list(&self) -> Vec<Arc<K>> {
-        self.inner.read().objects.iter().map(|(_, object)| object).collect()
+        self.inner.read().objects.values().cloned().collect()
     }
 
     /// Returns the number of objects.
@@ -115,10 +105,10 @@ impl<K: Kind> Store<K> {
     ///
     /// The store updates the index until it is dropped.
     pub fn index<I: IndexKey>(&self, keys: impl Fn(&K) -> Vec<I> + Send + Sync + 'static) -> Index<K, I> {
-        let (index, update) = Index::new(&self.inner, keys);
+        let (index, update) = Index::new(keys);
         let mut inner = self.inner.write();
-        for (handle, object) in inner.objects.iter() {
-            update.replace(handle, None, Some(&object));
+        for (key, object) in &inner.objects {
+            update.replace(key, None, Some(object));
         }
         inner.indexes.retain(|index| index.strong_count() > 0);
         inner.indexes.push(Arc::downgrade(&update));
@@ -248,7 +238,7 @@ impl<K: Kind> Inner<K> {
     /// Returns whether the cached object with this key is newer than `version`. It can be another
     /// object with the same name.
     fn is_newer(&self, key: &ObjectKey, version: u64) -> bool {
-        self.objects.version(key).is_some_and(|cached| cached > version)
+        self.objects.get(key).is_some_and(|cached| self::version(cached.as_ref()) > version)
     }
 
     fn record_version(&mut self, namespace: Option<&str>, version: u64) {
@@ -260,29 +250,27 @@ impl<K: Kind> Inner<K> {
     /// Stores the object. Returns no change if this version is cached already.
     fn put(&mut self, object: K) -> Option<Change<K>> {
         let key = ObjectKey::of(&object);
-        let old = self.objects.get(&key);
-        let same = old.as_ref().is_some_and(|cached| {
-            cached.meta().uid == object.meta().uid
-                && cached.meta().resource_version == object.meta().resource_version
+        let same = self.objects.get(&key).is_some_and(|cached| {
+            cached.uid() == object.uid() && cached.resource_version() == object.resource_version()
         });
         if same {
             return None;
         }
         let new = Arc::new(object);
-        let handle = self.objects.insert(&key, &new);
-        self.reindex(handle, old.as_deref(), Some(&new));
+        let old = self.objects.insert(key.clone(), new.clone());
+        self.reindex(&key, old.as_ref(), Some(&new));
         Some(Change { key, old, new: Some(new) })
     }
 
     fn take(&mut self, key: &ObjectKey) -> Option<Change<K>> {
-        let (handle, old) = self.objects.remove(key)?;
-        self.reindex(handle, Some(&old), None);
+        let old = self.objects.remove(key)?;
+        self.reindex(key, Some(&old), None);
         Some(Change { key: key.clone(), old: Some(old), new: None })
     }
 
-    fn reindex(&self, handle: Handle, old: Option<&K>, new: Option<&K>) {
+    fn reindex(&self, key: &ObjectKey, old: Option<&Arc<K>>, new: Option<&Arc<K>>) {
         for index in self.indexes.iter().filter_map(Weak::upgrade) {
-            index.replace(handle, old, new);
+            index.replace(key, old, new);
         }
     }
 }
@@ -299,7 +287,6 @@ mod model;
 #[cfg(test)]
 mod tests {
     use k8s_openapi::api::core::v1::ConfigMap;
-    use kube::ResourceExt;
 
     use super::*;
 
@@ -340,7 +327,7 @@ mod tests {
 
     /// Returns a store of two namespaces with one object each.
     fn store_of_two_namespaces() -> Store<ConfigMap> {
-        let store = Store::new(&[Some("a".into()), Some("b".into())], Selection::All, None);
+        let store = Store::new(&[Some("a".into()), Some("b".into())], Selection::All);
         for namespace in ["a", "b"] {
             store.begin_relist(Some(namespace));
             store.apply_listed(object_in(namespace, 5));
@@ -377,7 +364,7 @@ mod tests {
 
     #[test]
     fn namespaces_sync_one_by_one() {
-        let store = Store::<ConfigMap>::new(&[Some("a".into()), Some("b".into())], Selection::All, None);
+        let store = Store::<ConfigMap>::new(&[Some("a".into()), Some("b".into())], Selection::All);
         store.begin_relist(Some("a"));
         assert!(!store.has_synced(Some("a")));
         store.end_relist(Some("a"));
@@ -495,7 +482,7 @@ mod tests {
 
     #[test]
     fn write_outside_the_selection_is_not_cached() {
-        let store = Store::new(&[None], Selection::Managed, None);
+        let store = Store::new(&[None], Selection::Managed);
         let managed = |version| {
             let mut object = object("a", version);
             let label = (crate::labels::MANAGED_BY.to_owned(), crate::labels::MANAGER.to_owned());
