@@ -115,12 +115,11 @@ impl TestCluster {
                 self.until_observed(token, &place, patience, |object| !is_older(object, &changed)).await
             }
             Step::Delete(place) => {
-                let before = place.find(&self.observer.state(token)).cloned();
+                let uid = |object: &Value| object.pointer("/metadata/uid").cloned();
+                let before = place.find(&self.observer.state(token)).and_then(uid);
                 self.delete(&place).await?;
-                let uid = before.as_deref().and_then(|object| object.pointer("/metadata/uid"));
                 self.until_observed(token, &place, patience, |object| {
-                    object.pointer("/metadata/deletionTimestamp").is_some()
-                        || object.pointer("/metadata/uid") != uid
+                    object.pointer("/metadata/deletionTimestamp").is_some() || uid(object) != before
                 })
                 .await
             }
@@ -141,7 +140,7 @@ impl TestCluster {
         patience: Duration,
         has_effect: impl Fn(&Value) -> bool,
     ) -> Result<()> {
-        let is_known = || place.find(&self.observer.state(token)).is_none_or(|object| has_effect(object));
+        let is_known = || place.find(&self.observer.state(token)).is_none_or(&has_effect);
         self.when(patience, is_known).await.then_some(()).with_context(|| {
             format!("timed out after {patience:?} waiting until the change of {place:?} is observed")
         })

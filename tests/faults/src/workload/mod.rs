@@ -7,10 +7,7 @@ pub mod postgres;
 pub mod replication;
 pub mod tenant;
 
-use std::{
-    sync::{Arc, LazyLock},
-    time::Duration,
-};
+use std::{sync::LazyLock, time::Duration};
 
 use serde_json::{Value, json};
 
@@ -85,9 +82,9 @@ impl ObjectRef {
     }
 
     /// Returns the object as it was observed.
-    pub fn find<'s>(&self, state: &'s State) -> Option<&'s Arc<Value>> {
+    pub fn find<'s>(&self, state: &'s State) -> Option<&'s Value> {
         let Self { kind, namespace, name } = self.clone();
-        state.get(&Id { kind: kind.singular, namespace, name })
+        state.get(&Id { kind: kind.singular, namespace, name }).map(AsRef::as_ref)
     }
 
     /// Returns the step that creates the object with this spec.
@@ -127,7 +124,7 @@ impl Goal {
     /// Returns whether the goal is reached.
     pub fn is_reached(&self, state: &State) -> bool {
         match self {
-            Self::Ready(place) => place.find(state).is_some_and(|object| is_ready(object)),
+            Self::Ready(place) => place.find(state).is_some_and(is_ready),
             Self::Has(place, field, value) => {
                 place.find(state).and_then(|object| object.pointer(field)).unwrap_or(&Value::Null) == value
             }
