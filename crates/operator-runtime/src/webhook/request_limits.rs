@@ -32,8 +32,9 @@ const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
 /// Bytes of one semaphore permit, and the minimum for each body.
 const PERMIT: usize = 4 * KIB;
-/// Maximum time that a review waits for memory.
-const MEMORY_TIMEOUT: Duration = Duration::from_secs(1);
+/// Maximum time that a review waits for memory. The API server waits 5 s for a webhook, and clients
+/// do not retry a request whose webhook failed.
+const MEMORY_TIMEOUT: Duration = Duration::from_secs(4);
 /// Largest body in the pool of small bodies.
 const SMALL_BODY: usize = 128 * KIB;
 /// Largest memory of a review in the pool of small reviews.

@@ -194,7 +194,7 @@ async fn stalled_body_times_out() {
     assert_eq!(error.status, StatusCode::REQUEST_TIMEOUT);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn rejects_bodies_above_memory_budget() {
     // Memory for two bodies of the minimum size.
     let limits = limits(1024, Duration::from_mins(1), [8 * 1024; 2]);
@@ -211,7 +211,7 @@ async fn rejects_bodies_above_memory_budget() {
     second.abort();
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn stalled_large_bodies_do_not_block_small_ones() {
     let limits = limits(1024 * 1024, Duration::from_mins(1), [1 << 20; 2]);
     let background = limits.clone();
@@ -225,7 +225,7 @@ async fn stalled_large_bodies_do_not_block_small_ones() {
     large.abort();
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn memory_of_parsed_values_counts() {
     let limits = limits(1 << 20, Duration::from_mins(1), [1 << 20; 2]);
     let many = |count: usize| post("/", format!("[{}{{}}]", "{},".repeat(count)));
@@ -247,7 +247,7 @@ async fn memory_of_parsed_values_counts() {
     limits.reserve_for_admission(&large, 1).await.unwrap();
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn large_conversion_reserves_whole_pool() {
     let limits = limits(1 << 20, Duration::from_mins(1), [1 << 20; 2]);
     let large = limits.read_body(post("/", " ".repeat(1 << 19))).await.unwrap();
