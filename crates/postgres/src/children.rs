@@ -1,7 +1,7 @@
 //! Children that a cluster owns: Services, the PodDisruptionBudget, the NetworkPolicy, the Lease, and
 //! what the members need to use the API.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use k8s_openapi::api::{
     coordination::v1::Lease,
@@ -13,17 +13,20 @@ use k8s_openapi::api::{
 use kube::ResourceExt;
 use operator_core::{
     ControllerBuilder, ObjectKey,
+    builder::controllers_of,
     kind::{Kind, uid},
     owner::controller_of,
     write::{Children, WriteError},
     writer::Writer,
 };
 use serde::Serialize;
+use tokio::time::Instant;
 
 use crate::{
     api::PostgresCluster,
     build::{access, budget, lease, network, service::Access},
     error::Error,
+    lease_ages::LeaseAges,
     live_owner::LiveOwner,
 };
 
@@ -34,6 +37,7 @@ pub(crate) struct ChildObjects {
     policies: Children<NetworkPolicy>,
     leases: Children<Lease>,
     live_leases: Writer<Lease>,
+    lease_ages: LeaseAges,
     accounts: Children<ServiceAccount>,
     roles: Children<Role>,
     bindings: Children<RoleBinding>,
@@ -42,13 +46,19 @@ pub(crate) struct ChildObjects {
 impl ChildObjects {
     /// Starts the informers. A cluster is reconciled when one of its children changes.
     pub(crate) fn build(builder: &mut ControllerBuilder<'_, PostgresCluster>) -> Self {
-        let leases = builder.owns::<Lease>();
+        let lease_ages = LeaseAges::default();
+        let seen = lease_ages.clone();
+        let leases = builder.children::<Lease>(move |change| {
+            seen.record(change, Instant::now());
+            controllers_of::<Lease, PostgresCluster>(change)
+        });
         Self {
             services: builder.owns(),
             budgets: builder.owns(),
             policies: builder.owns(),
             live_leases: builder.writer(leases.informer().clone()),
             leases,
+            lease_ages,
             accounts: builder.owns(),
             roles: builder.owns(),
             bindings: builder.owns(),
@@ -60,6 +70,11 @@ impl ChildObjects {
         let lease = self.leases.get(&key(cluster, &cluster.name_any()))?;
         let is_own = controller_of(&lease.metadata).is_some_and(|owner| owner.uid == uid(cluster));
         is_own.then_some(lease)
+    }
+
+    /// Returns how long the Lease of a cluster has had this version, as far as this process knows.
+    pub(crate) fn lease_age(&self, cluster: &PostgresCluster, version: &str) -> Duration {
+        self.lease_ages.of(&key(cluster, &cluster.name_any()), version, Instant::now())
     }
 
     /// Reads the Lease of a cluster from the API server.

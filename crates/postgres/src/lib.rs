@@ -20,6 +20,7 @@
 //! status_client   client of the status API of the members
 //! reports         what the members report
 //! standbys        what the primary reports about its standbys
+//! lease_ages      how long the Leases have not changed
 //! lease_state     pure: whether the primary holds its Lease
 //! timers          how long observations have held
 //! fence           the members that a person has fenced
@@ -52,6 +53,7 @@ mod event_log;
 mod events;
 mod fence;
 mod identities;
+mod lease_ages;
 mod lease_state;
 mod live_owner;
 mod members;

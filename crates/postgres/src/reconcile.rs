@@ -441,10 +441,7 @@ impl PostgresClusterController {
         let spec = Duration::from_secs(cluster.spec.failover.lease_seconds.into());
         let Some(lease) = self.children.lease(cluster) else { return Ok(LeaseState::held(spec)) };
         let known = record(&lease);
-        let unchanged = {
-            let mut timers = self.timers.lock();
-            timers.entry(uid(cluster)).or_default().lease.observe(known.version.clone(), Instant::now())
-        };
+        let unchanged = self.children.lease_age(cluster, &known.version);
         let duration = known.duration.max(spec);
         if let Some(state) = LeaseState::by_cache(&known, duration, unchanged) {
             return Ok(state);

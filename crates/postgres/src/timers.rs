@@ -15,8 +15,6 @@ pub(crate) type Timers = HashMap<String, ClusterTimers>;
 /// Timers of one cluster.
 #[derive(Default)]
 pub(crate) struct ClusterTimers {
-    /// Version of the Lease.
-    pub(crate) lease: Timer<String>,
     /// Stored state of the failover.
     pub(crate) state: Timer<FailoverState>,
     /// Names of the standbys that stream. `None` while the primary does not run.

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use cluster::Cluster;
 use harness::Harness;
 use kube::Client;
-use operator_core::{Controller as _, Environment, register};
+use operator_core::{Controller as _, Environment, Runnable, register};
 use postgres::PostgresClusterController;
 use postgres_processes::Kubelet;
 use tokio::runtime::Runtime;
@@ -23,20 +23,47 @@ pub(crate) async fn control_plane() -> Result<(&'static Cluster, Kubelet)> {
     Ok((cluster, Kubelet::under(Arc::new(harness)).await?))
 }
 
-impl Controller {
-    /// Starts a controller with the rights of the administrator.
+/// A controller that has synced its caches, and does not lead. It ends when it is dropped.
+pub(crate) struct Standby {
+    controller: Controller,
+    runnable: Box<dyn Runnable>,
+}
+
+impl Standby {
+    /// Starts a controller with the rights of the administrator, and waits until it has synced its caches.
     pub(crate) async fn start(cluster: &Cluster) -> Result<Self> {
         let config = cluster.config().await?;
-        let runtime = Runtime::new()?;
+        let controller = Controller(Some(Runtime::new()?));
+        let runtime = controller.runtime()?;
         // A client works only on the runtime that creates it.
         let client = {
             let _guard = runtime.enter();
             Client::try_from(config)?
         };
-        runtime.spawn(async move {
-            register::<PostgresClusterController>().run(&Environment::new(client)).await;
+        let synced = runtime.spawn(async move {
+            let mut runnable = (register::<PostgresClusterController>().build)(&Environment::new(client));
+            runnable.synced().await;
+            runnable
         });
-        Ok(Self(Some(runtime)))
+        Ok(Self { runnable: synced.await?, controller })
+    }
+
+    /// Lets the controller lead.
+    pub(crate) fn lead(self) -> Result<Controller> {
+        let Self { controller, mut runnable } = self;
+        controller.runtime()?.spawn(async move { runnable.run().await });
+        Ok(controller)
+    }
+}
+
+impl Controller {
+    /// Starts a controller with the rights of the administrator.
+    pub(crate) async fn start(cluster: &Cluster) -> Result<Self> {
+        Standby::start(cluster).await?.lead()
+    }
+
+    fn runtime(&self) -> Result<&Runtime> {
+        self.0.as_ref().context("the controller has ended")
     }
 
     /// Ends the controller in the middle of whatever it does.

@@ -39,5 +39,6 @@ mod secrets;
 mod storage;
 mod support;
 mod switchover;
+mod takeover;
 mod volumes;
 mod walk_through;
