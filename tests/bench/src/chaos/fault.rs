@@ -3,6 +3,7 @@
 use std::{fmt, time::Duration};
 
 use anyhow::Result;
+use clap::ValueEnum;
 use cluster::real_nodes::NodeProgram;
 use fastrand::Rng;
 use manager::NAMESPACE;
@@ -11,7 +12,7 @@ use tokio::time::sleep;
 use super::shop::Shop;
 
 /// A fault, which is repaired after a while.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, ValueEnum)]
 pub(super) enum Fault {
     DeletedPrimary,
     DeletedStandby,
@@ -27,21 +28,6 @@ pub(super) enum Fault {
     Hibernation,
 }
 
-const ALL: [Fault; 12] = [
-    Fault::DeletedPrimary,
-    Fault::DeletedStandby,
-    Fault::KilledPostgres,
-    Fault::ExhaustedMemory,
-    Fault::Partition,
-    Fault::PowerLoss,
-    Fault::KilledKubelet,
-    Fault::KilledContainerd,
-    Fault::Drain,
-    Fault::Switchover,
-    Fault::ReplacedManager,
-    Fault::Hibernation,
-];
-
 /// How long a fault lasts, in seconds. The default Lease lasts 15 s.
 const LASTS: std::ops::RangeInclusive<u64> = 5..=40;
 
@@ -49,9 +35,11 @@ const LASTS: std::ops::RangeInclusive<u64> = 5..=40;
 const KILL: &str = "for process in /proc/[0-9]*; do [ \"$(cat $process/comm)\" = postgres ] && kill -9 ${process#/proc/}; done; true";
 
 impl Fault {
-    pub(super) fn choose(rng: &mut Rng) -> Self {
+    /// Chooses one of these faults, or any fault if there are none.
+    pub(super) fn choose(among: &[Self], rng: &mut Rng) -> Self {
+        let among = if among.is_empty() { Self::value_variants() } else { among };
         // There is at least one fault.
-        rng.choice(ALL).unwrap_or(Self::DeletedPrimary)
+        rng.choice(among).copied().unwrap_or(Self::DeletedPrimary)
     }
 
     /// Injects the fault, and repairs it after a while. Returns what it was about.

@@ -103,7 +103,7 @@ impl Clients {
         Ok(Self { primary, progress, writer, reader })
     }
 
-    /// Begins to measure the longest time without writes anew.
+    /// Begins another measurement of the longest time without writes.
     pub(super) fn begin_pause(&self) {
         self.progress.pause.store(0, Ordering::Relaxed);
     }

@@ -22,12 +22,16 @@ use crate::figures;
 #[derive(Args)]
 pub(crate) struct Chaos {
     /// Minutes during which faults are injected into a PostgresCluster on real nodes
-    #[arg(long, default_value_t = 60)]
-    chaos_minutes: u64,
+    #[arg(long = "chaos-minutes", value_name = "MINUTES", default_value_t = 60)]
+    minutes: u64,
 
     /// Seed that chooses these faults
-    #[arg(long, default_value_t = 1)]
-    chaos_seed: u64,
+    #[arg(long = "chaos-seed", value_name = "SEED", default_value_t = 1)]
+    seed: u64,
+
+    /// The only faults to choose from, separated by commas
+    #[arg(long = "chaos-faults", value_name = "FAULT", value_delimiter = ',')]
+    faults: Vec<Fault>,
 }
 
 /// The nodes. Each has one member.
@@ -42,9 +46,9 @@ impl Chaos {
         in_cluster::install(&cluster, &archive).await?;
         let shop = Shop::create(cluster.clone()).await?;
         let clients = Clients::start(&shop).await?;
-        let faults = self.disturb(&shop, &clients).await?;
+        let count = self.disturb(&shop, &clients).await?;
         let summary = clients.stop(&shop).await?;
-        println!("seed {}, {} minutes, {faults} faults", self.chaos_seed, self.chaos_minutes);
+        println!("seed {}, {} minutes, {count} faults", self.seed, self.minutes);
         figures::print("rows acknowledged", figures::count(summary.acknowledged), "rows");
         figures::print("rows lost", figures::count(summary.lost), "rows");
         figures::print("reads of standbys", figures::count(summary.reads), "reads");
@@ -57,10 +61,10 @@ impl Chaos {
 
     /// Injects faults, each after the cluster has recovered from the one before. Returns their number.
     async fn disturb(&self, shop: &Shop, clients: &Clients) -> Result<usize> {
-        let (began, mut rng) = (Instant::now(), Rng::with_seed(self.chaos_seed));
+        let (began, mut rng) = (Instant::now(), Rng::with_seed(self.seed));
         let mut faults = 0;
-        while began.elapsed() < Duration::from_mins(self.chaos_minutes) {
-            let (fault, struck) = (Fault::choose(&mut rng), Instant::now());
+        while began.elapsed() < Duration::from_mins(self.minutes) {
+            let (fault, struck) = (Fault::choose(&self.faults, &mut rng), Instant::now());
             clients.begin_pause();
             let target =
                 fault.strike(shop, &mut rng).await.with_context(|| format!("cannot inject: {fault}"))?;
