@@ -209,9 +209,9 @@ fn record(histories: &mut BTreeMap<Token, History>, kind: &Kind, mut object: Dyn
 
 /// Returns whether the holder of a Lease renewed it, which says nothing about its cluster.
 fn is_renewal(kind: &Kind, before: &Value, after: &Value) -> bool {
-    let holder = |lease: &Value| lease.pointer("/spec/holderIdentity").cloned();
-    let annotations = |lease: &Value| lease.pointer("/metadata/annotations").cloned();
-    *kind == LEASE && holder(before) == holder(after) && annotations(before) == annotations(after)
+    let is_same = |field: &str| before.pointer(field) == after.pointer(field);
+    *kind == LEASE
+        && ["/metadata/uid", "/metadata/annotations", "/spec/holderIdentity"].into_iter().all(is_same)
 }
 
 /// Records the deletion of objects that are missing in a list.
