@@ -74,7 +74,7 @@ impl Kubectl {
     /// Runs a statement as the application does: through the Service of the primary, with the Secret.
     async fn sql(&self, statement: &str) -> anyhow::Result<String> {
         let script = format!(
-            "PGCONNECT_TIMEOUT=2 psql \"$DATABASE_URL\" --no-psqlrc --tuples-only --no-align --quiet -c \"{statement}\""
+            "PGCONNECT_TIMEOUT=10 psql \"$DATABASE_URL\" --no-psqlrc --tuples-only --no-align --quiet -c \"{statement}\""
         );
         Ok(self.exec("application", &script).await?.trim().to_owned())
     }
@@ -158,7 +158,7 @@ async fn rows_survive_the_deletion_of_the_primary() {
     }
 
     // The standbys have the rows too.
-    let read = "PGCONNECT_TIMEOUT=2 psql \"${DATABASE_URL/-rw./-ro.}\" -Atqc 'select count(*) from orders'";
+    let read = "PGCONNECT_TIMEOUT=10 psql \"${DATABASE_URL/-rw./-ro.}\" -Atqc 'select count(*) from orders'";
     let read = ["exec", "application", "--", "bash", "-c", read];
     assert_eq!(kubectl.args(&read).await.unwrap().trim(), "2");
 
@@ -167,7 +167,7 @@ async fn rows_survive_the_deletion_of_the_primary() {
     let uri = "get secret shop-role-reporting -o go-template={{.data.uri|base64decode}}";
     let uri = kubectl.run(uri).await.unwrap();
     let query = "select count(*) from orders where similarity('a', 'a') = 1";
-    let read = format!("PGCONNECT_TIMEOUT=2 psql '{uri}' -Atqc \"{query}\"");
+    let read = format!("PGCONNECT_TIMEOUT=10 psql '{uri}' -Atqc \"{query}\"");
     assert_eq!(kubectl.exec("application", &read).await.unwrap().trim(), "2");
 
     kubectl.patch_shop(r#"{"spec": {"hibernated": true}}"#).await;
