@@ -13,6 +13,10 @@ use tokio::{
 };
 use tracing::warn;
 
+/// Held by a test that starts processes. [`Processes`] reaps all children, also those of other tests.
+#[cfg(test)]
+pub(crate) static CHILDREN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
 type Waiting = Arc<Mutex<HashMap<Pid, oneshot::Sender<WaitStatus>>>>;
 
 /// All child processes.

@@ -232,10 +232,11 @@ pub(crate) fn describe(status: WaitStatus) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::processes::CHILDREN;
 
     #[tokio::test]
     async fn output_is_returned_and_failures_name_the_reason() {
-        // The only test with processes: all children of a process have one owner.
+        let _children = CHILDREN.lock().await;
         let programs = Programs::new(None, Processes::new().unwrap());
         let run = async |script| programs.output("sh", &["-c".as_ref(), OsStr::new(script)]).await;
         assert_eq!(run("echo one; echo two >&2").await.unwrap(), "one\n");

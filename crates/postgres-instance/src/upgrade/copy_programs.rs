@@ -149,6 +149,7 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::processes::CHILDREN;
 
     #[test]
     fn libraries_are_read_from_the_output_of_ldd() {
@@ -177,6 +178,7 @@ mod tests {
             std::os::unix::fs::symlink("/usr/bin/env", programs.join(program)).unwrap();
         }
         write_commands(root.path(), &programs, &root.path().join("lib")).unwrap();
+        let _children = CHILDREN.blocking_lock();
         let printed = output(Command::new("sh").arg(root.path().join("bin/pg_ctl"))).unwrap();
         let expected = format!("LD_LIBRARY_PATH={}", root.path().join("lib").display());
         assert!(printed.lines().any(|line| line == expected), "{printed}");
