@@ -10,36 +10,31 @@ use operator_core::{ObjectKey, informer::Change};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use crate::timers::Timer;
+
 /// When the versions of the Leases were first seen. Clones share them.
 ///
 /// A version is seen after it was written, so a Lease is never younger than its age here.
 #[derive(Clone, Default)]
-pub(crate) struct LeaseAges(Arc<Mutex<HashMap<ObjectKey, Seen>>>);
-
-struct Seen {
-    version: Option<String>,
-    since: Instant,
-}
+pub(crate) struct LeaseAges(Arc<Mutex<HashMap<ObjectKey, Timer<Option<String>>>>>);
 
 impl LeaseAges {
     /// Records a change of a Lease.
     pub(crate) fn record(&self, change: &Change<Lease>, now: Instant) {
-        let mut seen = self.0.lock();
-        let Some(lease) = &change.new else {
-            seen.remove(&change.key);
-            return;
-        };
-        let version = &lease.metadata.resource_version;
-        if seen.get(&change.key).is_none_or(|known| known.version != *version) {
-            seen.insert(change.key.clone(), Seen { version: version.clone(), since: now });
+        let mut timers = self.0.lock();
+        match &change.new {
+            Some(lease) => {
+                let version = lease.metadata.resource_version.clone();
+                timers.entry(change.key.clone()).or_default().observe(version, now);
+            }
+            None => drop(timers.remove(&change.key)),
         }
     }
 
     /// Returns how long this version of a Lease has been known.
     pub(crate) fn of(&self, key: &ObjectKey, version: &str, now: Instant) -> Duration {
-        let seen = self.0.lock();
-        let known = seen.get(key).filter(|known| known.version.as_deref() == Some(version));
-        known.map_or(Duration::ZERO, |known| now.saturating_duration_since(known.since))
+        let timers = self.0.lock();
+        timers.get(key).and_then(|timer| timer.age(&Some(version.to_owned()), now)).unwrap_or_default()
     }
 }
 

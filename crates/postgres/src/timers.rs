@@ -39,13 +39,17 @@ impl<T> Default for Timer<T> {
 impl<T: PartialEq> Timer<T> {
     /// Observes the value, and returns how long it has been the same.
     pub(crate) fn observe(&mut self, value: T, now: Instant) -> Duration {
-        match &self.0 {
-            Some((known, since)) if *known == value => now.saturating_duration_since(*since),
-            _ => {
-                self.0 = Some((value, now));
-                Duration::ZERO
-            }
+        let age = self.age(&value, now);
+        if age.is_none() {
+            self.0 = Some((value, now));
         }
+        age.unwrap_or_default()
+    }
+
+    /// Returns how long the value has been the same, or `None` if another one was observed last.
+    pub(crate) fn age(&self, value: &T, now: Instant) -> Option<Duration> {
+        let (_, since) = self.0.as_ref().filter(|(known, _)| known == value)?;
+        Some(now.saturating_duration_since(*since))
     }
 }
 
