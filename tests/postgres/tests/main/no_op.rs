@@ -11,6 +11,8 @@ use crate::support::{TestEnv, status};
 async fn sends_no_requests_without_a_change() {
     let mut env = TestEnv::new().await;
     let cluster = env.ready("db", 2).await;
+    // The last Event. Events are sent in order, and can be sent after the status that says ready.
+    env.event("db", "MemberJoined", "db-2 has joined the cluster").await;
     let settled = Timestamp::now();
     let note = Patch::Merge(json!({"metadata": {"labels": {"note": "x"}}}));
     env.api::<Pod>().patch("db-1", &PatchParams::default(), &note).await.unwrap();
