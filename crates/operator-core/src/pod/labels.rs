@@ -1,17 +1,27 @@
 //! Labels in a compact form.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::{Arc, LazyLock},
+};
 
+use parking_lot::Mutex;
 use serde::Deserialize;
 
 /// Separators between a key and its value, and after a value. Neither can contain them.
 const KEY_END: char = '=';
 const VALUE_END: char = ',';
 
-/// Labels in one string. Takes a seventh of the memory of a map.
+/// The texts of labels in use, and some that no longer are.
+static TEXTS: LazyLock<Mutex<Texts>> = LazyLock::new(Mutex::default);
+
+/// Number of texts that are kept without a look at whether they are in use.
+const UNSWEPT: usize = 1024;
+
+/// Labels in one string, of which a process has only one: most Pods have the labels of their siblings.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(from = "Option<BTreeMap<String, String>>")]
-pub struct Labels(Box<str>);
+pub struct Labels(Arc<str>);
 
 impl Labels {
     /// Returns the value of a label. Linear in the number of labels.
@@ -34,7 +44,7 @@ impl<K: AsRef<str>, V: AsRef<str>> FromIterator<(K, V)> for Labels {
             text.push_str(value.as_ref());
             text.push(VALUE_END);
         }
-        Self(text.into_boxed_str())
+        Self(TEXTS.lock().shared(&text))
     }
 }
 
@@ -44,11 +54,55 @@ impl From<Option<BTreeMap<String, String>>> for Labels {
     }
 }
 
+/// Texts, each once.
+#[derive(Default)]
+struct Texts {
+    known: HashSet<Arc<str>>,
+    /// Number of texts of the last sweep that are in use.
+    in_use: usize,
+}
+
+impl Texts {
+    /// Returns the text as all others have it. Forgets the texts that nobody uses when they can be half of all.
+    fn shared(&mut self, text: &str) -> Arc<str> {
+        if let Some(known) = self.known.get(text) {
+            return known.clone();
+        }
+        if self.known.len() >= UNSWEPT.max(2 * self.in_use) {
+            self.known.retain(|known| Arc::strong_count(known) > 1);
+            self.known.shrink_to(2 * self.known.len());
+            self.in_use = self.known.len();
+        }
+        let new = Arc::<str>::from(text);
+        self.known.insert(new.clone());
+        new
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn equal_labels_share_their_text() {
+        let of = |value: &str| [("app", value)].into_iter().collect::<Labels>();
+        let (one, two) = (of("web"), of("web"));
+        assert!(Arc::ptr_eq(&one.0, &two.0));
+        assert!(!Arc::ptr_eq(&one.0, &of("shop").0));
+    }
+
+    #[test]
+    fn unused_texts_are_forgotten() {
+        let mut texts = Texts::default();
+        let used: Vec<_> = (0..UNSWEPT).map(|number| texts.shared(&format!("used {number}"))).collect();
+        for number in 0..10 * UNSWEPT {
+            texts.shared(&format!("unused {number}"));
+        }
+        assert!(texts.known.len() <= 2 * UNSWEPT, "{}", texts.known.len());
+        assert!(used.iter().all(|text| Arc::ptr_eq(text, &texts.shared(text))));
+    }
 
     #[test]
     fn finds_labels_by_their_whole_key() {
