@@ -18,6 +18,9 @@ static TEXTS: LazyLock<Mutex<Texts>> = LazyLock::new(Mutex::default);
 /// Number of texts that are kept without a look at whether they are in use.
 const UNSWEPT: usize = 1024;
 
+/// Longest text in bytes that is shared. A longer one is rare, and would take much memory while nobody uses it.
+const MAX_SHARED: usize = 1024;
+
 /// Labels in one string, of which a process has only one: most Pods have the labels of their siblings.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(from = "Option<BTreeMap<String, String>>")]
@@ -68,12 +71,15 @@ impl Texts {
         if let Some(known) = self.known.get(text) {
             return known.clone();
         }
+        let new = Arc::<str>::from(text);
+        if text.len() > MAX_SHARED {
+            return new;
+        }
         if self.known.len() >= UNSWEPT.max(2 * self.in_use) {
             self.known.retain(|known| Arc::strong_count(known) > 1);
             self.known.shrink_to(2 * self.known.len());
             self.in_use = self.known.len();
         }
-        let new = Arc::<str>::from(text);
         self.known.insert(new.clone());
         new
     }
@@ -102,6 +108,14 @@ mod tests {
         }
         assert!(texts.known.len() <= 2 * UNSWEPT, "{}", texts.known.len());
         assert!(used.iter().all(|text| Arc::ptr_eq(text, &texts.shared(text))));
+    }
+
+    #[test]
+    fn long_texts_are_not_kept() {
+        let mut texts = Texts::default();
+        let [longest, longer] = [MAX_SHARED, MAX_SHARED + 1].map(|length| "x".repeat(length));
+        assert!(Arc::ptr_eq(&texts.shared(&longest), &texts.shared(&longest)));
+        assert_eq!((&*texts.shared(&longer), texts.known.len()), (longer.as_str(), 1));
     }
 
     #[test]
