@@ -23,7 +23,7 @@ use futures::future::poll_fn;
 use operator_core::admission::MemoryEstimate;
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
-    time::timeout,
+    time::{Instant, timeout, timeout_at},
 };
 
 use crate::error_response::ErrorResponse;
@@ -32,8 +32,8 @@ const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
 /// Bytes of one semaphore permit, and the minimum for each body.
 const PERMIT: usize = 4 * KIB;
-/// Maximum time that a review waits for memory. The API server waits 5 s for a webhook, and clients
-/// do not retry a request whose webhook failed.
+/// Time after the arrival of a review until which it waits for memory, for its body and for its values. The API server
+/// waits 5 s for a webhook, and clients do not retry a request whose webhook failed.
 const MEMORY_TIMEOUT: Duration = Duration::from_secs(4);
 /// Largest body in the pool of small bodies.
 const SMALL_BODY: usize = 128 * KIB;
@@ -104,6 +104,8 @@ pub(super) struct RequestLimits {
 #[derive(Debug)]
 pub(super) struct ReviewBody {
     pub(super) bytes: Vec<u8>,
+    /// Time until which the review waits for more memory.
+    deadline: Instant,
     _permit: OwnedSemaphorePermit,
 }
 
@@ -145,6 +147,7 @@ impl RequestLimits {
     /// Returns an error response if the request is not a review, its body is too large or arrives
     /// too slowly, or the memory for bodies is in use.
     pub(super) async fn read_body(&self, request: Request) -> Result<ReviewBody, ErrorResponse> {
+        let deadline = Instant::now() + MEMORY_TIMEOUT;
         check_method(request.method())?;
         check_content_type(request.headers())?;
         let length = self.content_length(request.headers())?;
@@ -152,9 +155,9 @@ impl RequestLimits {
         let body = request.into_body();
         let pools = &self.budgets.bodies;
         let pool = if length <= SMALL_BODY { &pools.small } else { &pools.large };
-        let permit = reserve(pool, length).await?;
+        let permit = reserve(pool, length, deadline).await?;
         match timeout(self.timeout, read(body, length)).await {
-            Ok(Some(bytes)) => Ok(ReviewBody { bytes, _permit: permit }),
+            Ok(Some(bytes)) => Ok(ReviewBody { bytes, deadline, _permit: permit }),
             Ok(None) => {
                 let message = "cannot read the review: the length of the body differs from Content-Length";
                 Err(ErrorResponse::new(StatusCode::BAD_REQUEST, message))
@@ -190,7 +193,7 @@ impl RequestLimits {
         }
         let pools = &self.budgets.reviews;
         let pool = if needed <= SMALL_REVIEW { &pools.small } else { &pools.large };
-        Ok(Reservation { _permit: reserve(pool, needed).await? })
+        Ok(Reservation { _permit: reserve(pool, needed, body.deadline).await? })
     }
 
     /// Waits for the memory of a conversion review. A large review reserves the whole pool.
@@ -219,7 +222,7 @@ impl RequestLimits {
             let response = response.min(MAX_CONVERSION_RESPONSE);
             (&pools.large, all, ConversionMemory { object: all.saturating_sub(response), response })
         };
-        Ok((Reservation { _permit: reserve(pool, needed).await? }, memory))
+        Ok((Reservation { _permit: reserve(pool, needed, body.deadline).await? }, memory))
     }
 
     /// Returns the length of the body. The header is required, because the memory is reserved
@@ -245,10 +248,14 @@ impl RequestLimits {
     }
 }
 
-/// Waits for memory in a pool.
-async fn reserve(pool: &Arc<Semaphore>, bytes: usize) -> Result<OwnedSemaphorePermit, ErrorResponse> {
+/// Waits for memory in a pool. After the deadline, returns only memory that is free.
+async fn reserve(
+    pool: &Arc<Semaphore>,
+    bytes: usize,
+    deadline: Instant,
+) -> Result<OwnedSemaphorePermit, ErrorResponse> {
     let permits = u32::try_from(bytes.div_ceil(PERMIT).max(1)).unwrap_or(u32::MAX);
-    match timeout(MEMORY_TIMEOUT, pool.clone().acquire_many_owned(permits)).await {
+    match timeout_at(deadline, pool.clone().acquire_many_owned(permits)).await {
         Ok(Ok(permit)) => Ok(permit),
         _ => Err(ErrorResponse::new(
             StatusCode::TOO_MANY_REQUESTS,

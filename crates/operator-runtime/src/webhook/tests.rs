@@ -248,6 +248,30 @@ async fn memory_of_parsed_values_counts() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn waits_for_body_and_values_share_their_time() {
+    // Memory for one body of the minimum size.
+    let limits = limits(1024, Duration::from_mins(1), [4 * 1024; 2]);
+    let first = limits.read_body(post("/", "{}")).await.unwrap();
+    // All memory for the values of small reviews.
+    let values = limits.reserve_for_conversion(&first, |_| (1 << 20) - 65 * 1024).await.unwrap();
+    drop(first);
+    let background = limits.clone();
+    let stalled = tokio::spawn(async move { background.read_body(stalled(10)).await });
+    tokio::task::yield_now().await;
+
+    let began = tokio::time::Instant::now();
+    let review = tokio::spawn(async move {
+        let body = limits.read_body(post("/", "{}")).await?;
+        limits.reserve_for_admission(&body, 1).await.map(drop)
+    });
+    tokio::time::advance(Duration::from_secs(3)).await;
+    stalled.abort();
+    assert_eq!(review.await.unwrap().unwrap_err().status, StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(began.elapsed().as_secs(), 4);
+    drop(values);
+}
+
+#[tokio::test(start_paused = true)]
 async fn large_conversion_reserves_whole_pool() {
     let limits = limits(1 << 20, Duration::from_mins(1), [1 << 20; 2]);
     let large = limits.read_body(post("/", " ".repeat(1 << 19))).await.unwrap();

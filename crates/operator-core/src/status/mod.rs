@@ -3,7 +3,9 @@
 //! If another client changes a status, the object is reconciled, which repairs it. The writer's own
 //! changes do not trigger a reconcile: the writer tracks the status that is in flight.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+mod pace;
+
+use std::{collections::HashMap, sync::Arc};
 
 use kube::{Client, ResourceExt, api::PostParams, core::object::HasStatus};
 use parking_lot::Mutex;
@@ -11,8 +13,8 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio::time::Instant;
 
+use self::pace::{Pace, Write};
 use crate::{
-    conditions::READY,
     error::{WriteError, is_conflict, is_not_found, is_object_not_found},
     informer::{Change, Informer},
     kind::{Kind, ObjectKey, describe},
@@ -20,19 +22,11 @@ use crate::{
     write::retry_on_conflict,
 };
 
-/// Minimum time between two status writes of one object. A status write costs the API server more
-/// than the creation of a Pod.
-const MIN_INTERVAL: Duration = Duration::from_millis(100);
-/// Minimum time before a write that only reports progress.
-const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
-/// Minimum time before a write that only reports progress towards the condition `Ready`, which another write follows.
-const UNREADY_INTERVAL: Duration = Duration::from_secs(3);
-
 /// Writes the status of objects of one kind.
 pub struct StatusWriter<K: HasStatus> {
     client: Client,
     informer: Informer<K>,
-    written: Mutex<HashMap<ObjectKey, Instant>>,
+    pace: Mutex<Pace>,
     own: Arc<OwnWrites<K>>,
 }
 
@@ -103,7 +97,7 @@ where
     /// `clear_shared` clears the fields that other clients write too.
     pub(crate) fn new(client: Client, informer: Informer<K>, clear_shared: ClearShared<K>) -> Self {
         let own = Arc::new(OwnWrites { in_flight: Mutex::default(), clear_shared });
-        Self { client, informer, written: Mutex::default(), own }
+        Self { client, informer, pace: Mutex::default(), own }
     }
 
     /// Returns the tracker of this writer's requests in flight.
@@ -118,8 +112,8 @@ where
     ///
     /// The first write is sent immediately. A write within 100 ms of the previous one is postponed.
     /// So is a write within one second that only reports progress: numbers, lists of names, and
-    /// messages and reasons of conditions. While the condition `Ready` is false, that is three seconds.
-    /// Then the outcome requests another reconcile, so the last status is always written.
+    /// messages and reasons of conditions. While the condition `Ready` is false, that is three seconds,
+    /// and up to 30 seconds while many objects are not ready. Then the outcome requests another reconcile, so the last status is always written.
     ///
     /// Does nothing if the object no longer exists or was replaced by another one with its name.
     ///
@@ -131,7 +125,8 @@ where
             return Ok(Outcome::Done);
         }
         let key = ObjectKey::of(object);
-        if let Some(wait) = self.delay(&key, || interval(object.status(), &status)) {
+        let write = Write::between(object.status(), &status);
+        if let Some(wait) = self.pace.lock().delay(&key, write, Instant::now()) {
             return Ok(Outcome::RequeueAfter(wait));
         }
         self.put(&key, object, status, next).await?;
@@ -173,58 +168,6 @@ where
             _ => Ok(()),
         }
     }
-
-    /// Returns how long the next status write of the object must wait. Returns `None` and counts a
-    /// write if it can be sent now. `interval` is the minimum time after the previous write.
-    fn delay(&self, key: &ObjectKey, interval: impl FnOnce() -> Duration) -> Option<Duration> {
-        let now = Instant::now();
-        let mut written = self.written.lock();
-        written.retain(|_, at| now.duration_since(*at) < UNREADY_INTERVAL);
-        let wait = written
-            .get(key)
-            .and_then(|at| interval().checked_sub(now.duration_since(*at)).filter(|wait| !wait.is_zero()));
-        if wait.is_none() {
-            written.insert(key.clone(), now);
-        }
-        wait
-    }
-}
-
-/// Returns the minimum time between the write of a status and that of the next one.
-fn interval<S: Serialize>(before: Option<&S>, next: &S) -> Duration {
-    let next = significant_part(next);
-    if before.is_none_or(|before| significant_part(before) != next) {
-        MIN_INTERVAL
-    } else if is_unready(&next) {
-        UNREADY_INTERVAL
-    } else {
-        PROGRESS_INTERVAL
-    }
-}
-
-/// Returns whether the condition `Ready` of a status is false.
-fn is_unready(status: &Value) -> bool {
-    let mut conditions = status["conditions"].as_array().into_iter().flatten();
-    conditions.any(|condition| condition["type"] == READY && condition["status"] == "False")
-}
-
-/// Returns the part of a status that is more than progress: without numbers, lists of names, and
-/// messages and reasons of conditions.
-fn significant_part(status: &impl Serialize) -> Value {
-    let mut status = serde_json::to_value(status).unwrap_or_default();
-    for (field, value) in status.as_object_mut().into_iter().flatten() {
-        match value {
-            Value::Number(_) if field != "observedGeneration" => *value = Value::Null,
-            Value::Array(items) if field == "conditions" => {
-                for condition in items.iter_mut().filter_map(Value::as_object_mut) {
-                    condition.retain(|field, _| field == "type" || field == "status");
-                }
-            }
-            Value::Array(items) if items.iter().all(Value::is_string) => *value = Value::Null,
-            _ => {}
-        }
-    }
-    status
 }
 
 fn with_status<K: Kind + HasStatus>(object: &K, status: Option<K::Status>) -> K {
@@ -252,7 +195,6 @@ where
 mod tests {
     use kube::CustomResource;
     use serde::Deserialize;
-    use serde_json::json;
 
     use super::*;
 
@@ -297,30 +239,5 @@ mod tests {
         assert!(is_foreign(Some((1, 0)), Some((3, 0))), "differs from what was sent");
         drop(in_flight);
         assert!(is_foreign(Some((1, 0)), Some((2, 0))));
-    }
-
-    #[test]
-    fn numbers_names_and_messages_are_progress() {
-        let status = |ready: &str, message: &str, generation: i64, pods: i32, hook: &str| {
-            let condition = json!({ "type": "Ready", "status": ready, "message": message });
-            let names: Vec<_> = (0..pods).map(|number| format!("pod-{number}")).collect();
-            json!({
-                "observedGeneration": generation, "replicas": pods, "podNames": names, "conditions": [condition],
-                "hooks": [{ "state": hook }],
-            })
-        };
-        let unready = status("False", "0 of 3", 1, 0, "Pending");
-        let ready = status("True", "all", 1, 3, "Pending");
-        assert_eq!(interval(Some(&unready), &status("False", "2 of 3", 1, 2, "Pending")), UNREADY_INTERVAL);
-        assert_eq!(interval(Some(&ready), &status("True", "all", 1, 4, "Pending")), PROGRESS_INTERVAL);
-        for next in [
-            ready,
-            status("False", "0 of 3", 2, 0, "Pending"),
-            status("False", "0 of 3", 1, 0, "Calling"),
-            json!({}),
-        ] {
-            assert_eq!(interval(Some(&unready), &next), MIN_INTERVAL);
-        }
-        assert_eq!(interval(None, &unready), MIN_INTERVAL);
     }
 }
