@@ -253,7 +253,7 @@ async fn waits_for_body_and_values_share_their_time() {
     let limits = limits(1024, Duration::from_mins(1), [4 * 1024; 2]);
     let first = limits.read_body(post("/", "{}")).await.unwrap();
     // All memory for the values of small reviews.
-    let values = limits.reserve_for_conversion(&first, |_| (1 << 20) - 65 * 1024).await.unwrap();
+    let values = limits.reserve_for_conversion(&first, |_| (1 << 20) - 66 * 1024).await.unwrap();
     drop(first);
     let background = limits.clone();
     let stalled = tokio::spawn(async move { background.read_body(stalled(10)).await });
@@ -264,6 +264,7 @@ async fn waits_for_body_and_values_share_their_time() {
         let body = limits.read_body(post("/", "{}")).await?;
         limits.reserve_for_admission(&body, 1).await.map(drop)
     });
+    tokio::task::yield_now().await;
     tokio::time::advance(Duration::from_secs(3)).await;
     stalled.abort();
     assert_eq!(review.await.unwrap().unwrap_err().status, StatusCode::TOO_MANY_REQUESTS);
