@@ -106,6 +106,18 @@ impl Cluster {
         }
     }
 
+    /// Returns the messages of the API server about webhooks that it could not call, oldest first. It
+    /// tells its clients nothing if the failure policy of the webhook is `Ignore`.
+    ///
+    /// # Errors
+    /// Returns an error if the log cannot be read.
+    pub fn failed_webhook_calls(&self) -> Result<Vec<String>> {
+        let path = self.record.dir.join(format!("{}.log", Component::KubeApiserver));
+        let log = std::fs::read(&path).with_context(|| format!("read {}", path.display()))?;
+        let log = String::from_utf8_lossy(&log);
+        Ok(log.lines().filter(|line| line.contains("ailed calling webhook")).map(str::to_owned).collect())
+    }
+
     /// Stops a component. Its port and data remain.
     ///
     /// # Errors

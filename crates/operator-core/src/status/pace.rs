@@ -15,10 +15,10 @@ const MIN_INTERVAL: Duration = Duration::from_millis(100);
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 /// Minimum time before a write that only reports progress towards the condition `Ready`, which another write follows.
 const UNREADY_INTERVAL: Duration = Duration::from_secs(3);
-/// The same for each object that is on its way to `Ready`, so that all of them together write ten times a second.
-const UNREADY_SHARE: Duration = Duration::from_millis(100);
+/// The same for each object that is on its way to `Ready`, so that all of them together write five times a second.
+const UNREADY_SHARE: Duration = Duration::from_millis(200);
 /// The same with any number of objects.
-const MAX_INTERVAL: Duration = Duration::from_secs(30);
+const MAX_INTERVAL: Duration = Duration::from_mins(1);
 /// Time between two looks for objects whose last write no longer matters.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -168,9 +168,9 @@ mod tests {
     }
 
     #[test]
-    fn progress_of_many_objects_is_written_ten_times_a_second() {
+    fn progress_of_many_objects_is_written_five_times_a_second() {
         let seconds = |objects| progress_of_one_of(objects).as_secs();
-        assert_eq!([1, 30, 100, 300, 3000].map(seconds), [3, 3, 10, 30, 30]);
+        assert_eq!([1, 15, 100, 300, 3000].map(seconds), [3, 3, 20, 60, 60]);
     }
 
     #[test]

@@ -16,12 +16,13 @@ use hyper::body::{Frame, SizeHint};
 use parking_lot::Mutex;
 use tokio::{sync::OwnedSemaphorePermit, time::Instant};
 
-/// Timeout from the connection to the headers of the first request, including the TLS handshake.
-pub(super) const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// Timeout of the TLS handshake.
+pub(super) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Timeout of a request of a server whose requests have none.
 const ENDLESS: Duration = Duration::from_hours(24 * 365);
-/// Timeout of an idle connection. Longer than that of Go's clients, so that they close connections
-/// first.
+/// Timeout of a connection without a request in flight. Longer than that of Go's clients, so that they
+/// close connections first. They also keep connections that they have never used: a request that waits
+/// for a new connection takes another one if that is free earlier.
 pub(super) const IDLE_TIMEOUT: Duration = Duration::from_mins(2);
 /// Maximum excess of cancelled over answered requests before a connection is closed.
 pub(super) const MAX_CANCELLED: u64 = 100;
@@ -41,6 +42,7 @@ struct State {
     answered: u64,
     cancelled: u64,
     is_http2: bool,
+    is_handshake_done: bool,
     idle_since: Option<Instant>,
 }
 
@@ -79,8 +81,14 @@ impl Activity {
         match (state.in_flight.values().next(), state.idle_since) {
             (Some(started), _) => *started + self.request_timeout,
             (None, Some(since)) => since + IDLE_TIMEOUT,
-            (None, None) => self.accepted + FIRST_REQUEST_TIMEOUT,
+            (None, None) if state.is_handshake_done => self.accepted + IDLE_TIMEOUT,
+            (None, None) => self.accepted + HANDSHAKE_TIMEOUT,
         }
+    }
+
+    /// Records that the TLS handshake has completed, or that the server has no TLS.
+    pub(super) fn complete_handshake(&self) {
+        self.state.lock().is_handshake_done = true;
     }
 
     /// Records the protocol version of a request.
@@ -208,7 +216,9 @@ mod tests {
     #[test]
     fn connection_always_has_deadline() {
         let activity = activity();
-        assert_eq!(activity.deadline(), activity.accepted + FIRST_REQUEST_TIMEOUT);
+        assert_eq!(activity.deadline(), activity.accepted + HANDSHAKE_TIMEOUT);
+        activity.complete_handshake();
+        assert_eq!(activity.deadline(), activity.accepted + IDLE_TIMEOUT);
         let first = start(&activity);
         let started = Instant::now();
         let second = start(&activity);

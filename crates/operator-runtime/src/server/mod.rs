@@ -262,6 +262,7 @@ impl Server {
         TokioIo<I>: rt::Read + rt::Write,
     {
         let activity = connection.activity();
+        activity.complete_handshake();
         let service =
             service_fn(|request: Request<Incoming>| self.handle(request, client.clone(), connection));
         let mut protocol = pin!(self.builder.serve_connection_with_upgrades(TokioIo::new(stream), service));

@@ -140,8 +140,8 @@ async fn stop_closes_idle_connection_soon() {
 #[tokio::test]
 async fn connection_stays_open_for_as_long_as_clients_keep_it() {
     let server = serve(4).await;
-    let mut stream = server.connect().await;
-    exchange(&mut stream).await.unwrap();
+    let [mut used, mut unused] = [server.connect().await, server.connect().await];
+    exchange(&mut used).await.unwrap();
     for _ in 0..9 {
         tokio::time::pause();
         tokio::time::advance(Duration::from_secs(10)).await;
@@ -149,7 +149,8 @@ async fn connection_stays_open_for_as_long_as_clients_keep_it() {
         // Lets the server handle timers that have expired.
         server.assert_responds().await;
     }
-    exchange(&mut stream).await.unwrap();
+    exchange(&mut used).await.unwrap();
+    exchange(&mut unused).await.unwrap();
 }
 
 /// hyper bounds the headers of the first request only. The idle timeout bounds those of the others.
@@ -200,7 +201,6 @@ async fn keeps_connection_in_use_when_idle_connections_exceed_limit() {
     assert_eq!(responses, 20);
 }
 
-/// Takes ten seconds, the actual timeout.
 #[tokio::test]
 async fn closes_connections_without_request() {
     let server = serve(16).await;
@@ -210,6 +210,11 @@ async fn closes_connections_without_request() {
         stream.write_all(head).await.unwrap();
         started.push(stream);
     }
+    // A response to a later request shows that the bytes have arrived.
+    server.assert_responds().await;
+    tokio::time::pause();
+    tokio::time::advance(activity::IDLE_TIMEOUT).await;
+    tokio::time::resume();
     join_all(started.into_iter().map(until_closed)).await;
     server.assert_responds().await;
 }

@@ -84,8 +84,15 @@ impl Subject {
         name: &str,
         metadata: Value,
     ) -> Result<String, String> {
-        create_namespace(&self.namespaces(env).await, &namespace(name, metadata), &PostParams::default())
-            .await
+        let namespaces = self.namespaces(env).await;
+        let created = create_namespace(&namespaces, &namespace(name, metadata), &PostParams::default()).await;
+        created.map_err(|error| {
+            if error.contains("did not answer in time") {
+                format!("{error}; the API server: {:?}", env.cluster.failed_webhook_calls())
+            } else {
+                error
+            }
+        })
     }
 
     /// Creates a namespace as a dry run.
