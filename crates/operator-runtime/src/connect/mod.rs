@@ -1,5 +1,7 @@
 //! Connections to the API server.
 
+mod closed_connection;
+
 use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context, Result};
@@ -94,7 +96,7 @@ fn client(mut config: Config, metrics: Arc<dyn Metrics>) -> kube::Result<Client>
             if let Some(fence) = request.extensions().get::<Fence>() {
                 fence.check()?;
             }
-            let response = inner.send(request).await?;
+            let response = closed_connection::send(&inner, request).await?;
             if is_retried(response.status()) {
                 metrics.retried(response.status().as_u16());
             }
