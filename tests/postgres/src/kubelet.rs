@@ -34,7 +34,7 @@ use tempfile::TempDir;
 use crate::{
     api_proxy::ApiProxy,
     http,
-    member::{LEASE_SECONDS, Member, Place, copy_program, give, user},
+    member::{LEASE_SECONDS, Member, Place, copy_program, give_to_postgres},
     programs,
 };
 
@@ -246,7 +246,7 @@ impl Kubelet {
                 fs::write(&path, content.0)?;
                 fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
             }
-            give(&folder, user()?)?;
+            give_to_postgres(&folder)?;
         }
         self.mount_archive(name, pod).await?;
         Ok(true)

@@ -14,7 +14,7 @@ mod volume;
 pub use api_proxy::ApiProxy;
 pub use database::Database;
 pub use kubelet::Kubelet;
-pub use member::{Member, run_as_postgres};
+pub use member::{Member, give_to_postgres, run_as_postgres};
 pub use object_store::{ObjectStore, Written};
 pub use programs::{distributed_version, folder as program_folder, major_version};
 pub use volume::Volume;

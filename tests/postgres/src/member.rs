@@ -84,7 +84,7 @@ impl Member {
         fs::hard_link(program, &own)
             .with_context(|| format!("cannot link {} as {}", program.display(), own.display()))?;
         fs::set_permissions(&place.folder, fs::Permissions::from_mode(0o700))?;
-        give(&place.folder, user()?)?;
+        give_to_postgres(&place.folder)?;
         Ok(Self {
             name: place.name,
             address: place.address,
@@ -106,7 +106,7 @@ impl Member {
 
     /// Gives the member what its next Pod mounts, and another way to the API server.
     pub(crate) fn move_to(&mut self, place: Place) -> Result<()> {
-        give(&place.folder, user()?)?;
+        give_to_postgres(&place.folder)?;
         (self.api, self.address, self.cluster_uid) = (place.api, place.address, place.cluster_uid);
         (self.programs, self.previous) = (place.programs, place.previous);
         Ok(())
@@ -297,7 +297,7 @@ fn children(parent: Pid) -> Result<Vec<Pid>> {
 }
 
 /// Returns the numbers of the user of PostgreSQL and of its group.
-pub(crate) fn user() -> Result<(u32, u32)> {
+fn user() -> Result<(u32, u32)> {
     let users = fs::read_to_string("/etc/passwd")?;
     let line = users.lines().find(|line| line.split(':').next() == Some(USER));
     let line = line.with_context(|| format!("there is no user {USER}: install the package postgresql"))?;
@@ -306,8 +306,16 @@ pub(crate) fn user() -> Result<(u32, u32)> {
     Ok((uid, gid))
 }
 
-/// Gives a folder and all it contains to a user.
-pub(crate) fn give(path: &Path, user: (u32, u32)) -> Result<()> {
+/// Gives a folder and all it contains to the user of PostgreSQL. Nothing else may change it meanwhile, so
+/// no server may run in it.
+///
+/// # Errors
+/// Returns an error if there is no such user, or a file disappears.
+pub fn give_to_postgres(folder: &Path) -> Result<()> {
+    give(folder, user()?)
+}
+
+fn give(path: &Path, user: (u32, u32)) -> Result<()> {
     chown(path, Some(user.0), Some(user.1))
         .with_context(|| format!("cannot give away {}", path.display()))?;
     if path.is_dir() {
@@ -318,12 +326,11 @@ pub(crate) fn give(path: &Path, user: (u32, u32)) -> Result<()> {
     Ok(())
 }
 
-/// Gives a folder to the user of PostgreSQL, and runs a program as that user. Returns what it printed.
+/// Runs a program as the user of PostgreSQL. Returns what it printed, which it writes to files in `folder`.
 ///
 /// # Errors
 /// Returns an error with what it printed if it fails.
 pub fn run_as_postgres(folder: &Path, program: &str, args: &[&str]) -> Result<String> {
-    give(folder, user()?)?;
     let log = folder.join("output");
     // A server that the program starts keeps the pipe of an output open.
     let output = Command::new("setpriv")

@@ -10,7 +10,7 @@ use kube::{
 use operator_core::conditions::find;
 use postgres::{PostgresBackup, PostgresBackupPhase as Phase, PostgresBackupStatus, PostgresClusterStatus};
 use postgres_archive::Archive;
-use postgres_processes::{Database, Member, ObjectStore, program_folder, run_as_postgres};
+use postgres_processes::{Database, Member, ObjectStore, give_to_postgres, program_folder, run_as_postgres};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;
@@ -105,7 +105,7 @@ async fn restore(archive: &Archive, key: &str) -> Result<tempfile::TempDir> {
     fs::set_permissions(data.join("postgresql.auto.conf"), fs::Permissions::from_mode(0o600))?;
     fs::write(data.join("postgresql.auto.conf"), "")?;
     fs::set_permissions(&data, fs::Permissions::from_mode(0o700))?;
-    run_as_postgres(folder.path(), "true", &[])?;
+    give_to_postgres(folder.path())?;
     Ok(folder)
 }
 

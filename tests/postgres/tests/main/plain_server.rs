@@ -3,7 +3,7 @@
 use std::{fs, os::unix::fs::PermissionsExt, path::PathBuf};
 
 use anyhow::Result;
-use postgres_processes::{program_folder, run_as_postgres};
+use postgres_processes::{give_to_postgres, program_folder, run_as_postgres};
 use tempfile::TempDir;
 use tokio_postgres::{Client, NoTls};
 
@@ -23,7 +23,7 @@ impl PlainServer {
         for name in ["server", "work"] {
             fs::create_dir(server.folder.path().join(name))?;
         }
-        run_as_postgres(&server.folder.path().join("server"), "true", &[])?;
+        give_to_postgres(server.folder.path())?;
         let data = server.data();
         server.run(
             "initdb",
