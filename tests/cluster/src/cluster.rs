@@ -9,7 +9,7 @@ use images::Image;
 use kube::{Client, Config};
 
 use crate::binaries::{Binaries, Locator};
-use crate::components::Component;
+use crate::components::{Component, Layout};
 use crate::control_plane::ControlPlane;
 use crate::load::IMAGES;
 use crate::options::Options;
@@ -112,10 +112,10 @@ impl Cluster {
     /// # Errors
     /// Returns an error if the log cannot be read.
     pub fn failed_webhook_calls(&self) -> Result<Vec<String>> {
-        let path = self.record.dir.join(format!("{}.log", Component::KubeApiserver));
+        let path = Layout::new(&self.record.dir).log(Component::KubeApiserver);
         let log = std::fs::read(&path).with_context(|| format!("read {}", path.display()))?;
         let log = String::from_utf8_lossy(&log);
-        Ok(log.lines().filter(|line| line.contains("ailed calling webhook")).map(str::to_owned).collect())
+        Ok(log.lines().filter(|line| line.contains("Failed calling webhook")).map(str::to_owned).collect())
     }
 
     /// Stops a component. Its port and data remain.

@@ -3,7 +3,7 @@
 //! If another client changes a status, the object is reconciled, which repairs it. The writer's own
 //! changes do not trigger a reconcile: the writer tracks the status that is in flight.
 
-mod pace;
+mod throttle;
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use self::pace::{Pace, Write};
+use self::throttle::{Throttle, Write};
 use crate::{
     error::{WriteError, is_conflict, is_not_found, is_object_not_found},
     informer::{Change, Informer},
@@ -26,7 +26,7 @@ use crate::{
 pub struct StatusWriter<K: HasStatus> {
     client: Client,
     informer: Informer<K>,
-    pace: Mutex<Pace>,
+    throttle: Mutex<Throttle>,
     own: Arc<OwnWrites<K>>,
 }
 
@@ -97,7 +97,7 @@ where
     /// `clear_shared` clears the fields that other clients write too.
     pub(crate) fn new(client: Client, informer: Informer<K>, clear_shared: ClearShared<K>) -> Self {
         let own = Arc::new(OwnWrites { in_flight: Mutex::default(), clear_shared });
-        Self { client, informer, pace: Mutex::default(), own }
+        Self { client, informer, throttle: Mutex::default(), own }
     }
 
     /// Returns the tracker of this writer's requests in flight.
@@ -113,7 +113,8 @@ where
     /// The first write is sent immediately. A write within 100 ms of the previous one is postponed.
     /// So is a write within one second that only reports progress: numbers, lists of names, and
     /// messages and reasons of conditions. While the condition `Ready` is false, that is three seconds,
-    /// and up to 30 seconds while many objects are not ready. Then the outcome requests another reconcile, so the last status is always written.
+    /// and up to one minute while many objects are not ready. Then the outcome requests another
+    /// reconcile, so the last status is always written.
     ///
     /// Does nothing if the object no longer exists or was replaced by another one with its name.
     ///
@@ -126,7 +127,7 @@ where
         }
         let key = ObjectKey::of(object);
         let write = Write::between(object.status(), &status);
-        if let Some(wait) = self.pace.lock().delay(&key, write, Instant::now()) {
+        if let Some(wait) = self.throttle.lock().delay(&key, write, Instant::now()) {
             return Ok(Outcome::RequeueAfter(wait));
         }
         self.put(&key, object, status, next).await?;

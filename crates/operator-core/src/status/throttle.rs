@@ -1,4 +1,4 @@
-//! The pace of status writes: how soon the next one of an object may follow.
+//! Throttling of status writes: how soon the next one of an object may follow.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -24,7 +24,7 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The last status writes of the objects of a kind.
 #[derive(Default)]
-pub(super) struct Pace {
+pub(super) struct Throttle {
     written: HashMap<ObjectKey, Last>,
     /// Number of objects in `written` that are not ready.
     unready: u32,
@@ -54,7 +54,7 @@ impl Write {
     }
 }
 
-impl Pace {
+impl Throttle {
     /// Returns how long a status write of the object must wait. Returns `None` and counts the write
     /// if it can be sent now.
     pub(super) fn delay(&mut self, key: &ObjectKey, write: Write, now: Instant) -> Option<Duration> {
@@ -158,12 +158,12 @@ mod tests {
     /// Returns after which time progress of one of this many objects is written, whose statuses say that they are not
     /// ready.
     fn progress_of_one_of(objects: u32) -> Duration {
-        let (mut pace, began) = (Pace::default(), Instant::now());
+        let (mut throttle, began) = (Throttle::default(), Instant::now());
         for number in 0..objects {
-            assert_eq!(pace.delay(&key(number), NEW, began), None);
+            assert_eq!(throttle.delay(&key(number), NEW, began), None);
         }
-        let wait = pace.delay(&key(0), PROGRESS, began).unwrap();
-        assert_eq!(pace.delay(&key(0), PROGRESS, began + wait), None);
+        let wait = throttle.delay(&key(0), PROGRESS, began).unwrap();
+        assert_eq!(throttle.delay(&key(0), PROGRESS, began + wait), None);
         wait
     }
 
@@ -175,25 +175,25 @@ mod tests {
 
     #[test]
     fn what_is_no_progress_does_not_wait_for_others() {
-        let (mut pace, began) = (Pace::default(), Instant::now());
+        let (mut throttle, began) = (Throttle::default(), Instant::now());
         for number in 0..300 {
-            assert_eq!(pace.delay(&key(number), NEW, began), None);
+            assert_eq!(throttle.delay(&key(number), NEW, began), None);
         }
-        assert_eq!(pace.delay(&key(0), READY_NOW, began), Some(MIN_INTERVAL));
+        assert_eq!(throttle.delay(&key(0), READY_NOW, began), Some(MIN_INTERVAL));
         // Objects that have become ready do not make the others wait.
         for number in 0..299 {
-            assert_eq!(pace.delay(&key(number), READY_NOW, began + MIN_INTERVAL), None);
+            assert_eq!(throttle.delay(&key(number), READY_NOW, began + MIN_INTERVAL), None);
         }
-        assert_eq!(pace.delay(&key(299), PROGRESS, began + UNREADY_INTERVAL), None);
+        assert_eq!(throttle.delay(&key(299), PROGRESS, began + UNREADY_INTERVAL), None);
     }
 
     #[test]
     fn last_writes_are_forgotten() {
-        let (mut pace, began) = (Pace::default(), Instant::now());
+        let (mut throttle, began) = (Throttle::default(), Instant::now());
         for number in 0..300 {
-            assert_eq!(pace.delay(&key(number), NEW, began), None);
+            assert_eq!(throttle.delay(&key(number), NEW, began), None);
         }
-        assert_eq!(pace.delay(&key(300), NEW, began + MAX_INTERVAL), None);
-        assert_eq!((pace.written.len(), pace.unready), (1, 1));
+        assert_eq!(throttle.delay(&key(300), NEW, began + MAX_INTERVAL), None);
+        assert_eq!((throttle.written.len(), throttle.unready), (1, 1));
     }
 }
