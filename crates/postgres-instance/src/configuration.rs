@@ -10,6 +10,7 @@ use std::{
 
 use postgres_model::{
     incremental,
+    metrics::MONITOR,
     parameters::Parameters,
     status_api::MEMBER,
     sync::{SyncConfiguration, SyncMethod},
@@ -213,6 +214,12 @@ impl Static {
         settings.join(" ")
     }
 
+    /// Returns `pg_ident.conf`: the roles as which the instance manager logs in.
+    fn user_map(&self) -> String {
+        let user = quoted_name(&self.user);
+        [SUPERUSER, MONITOR].map(|role| format!("{USER_MAP} {user} {role}\n")).concat()
+    }
+
     /// Writes the files. Returns whether one changed.
     ///
     /// A standby has a copy of its private key only while it has an upstream. So no receiver can start
@@ -231,7 +238,7 @@ impl Static {
         }
         let files = [
             ("pg_hba.conf", HBA.to_owned()),
-            ("pg_ident.conf", format!("{USER_MAP} {} {SUPERUSER}\n", quoted_name(&self.user))),
+            ("pg_ident.conf", self.user_map()),
             ("postgresql.conf", self.parameters(folder, dynamic)),
         ];
         for (name, content) in files {
@@ -256,10 +263,12 @@ fn certificates(folder: &Path) -> String {
 const HBA: &str = "\
 local   all             postgres                            peer map=ensemble
 local   replication     postgres                            peer map=ensemble
+local   all             ensemble_monitor                    peer map=ensemble
 local   all             all                                 scram-sha-256
 hostssl replication     streaming_replica   all             cert
 hostssl postgres        streaming_replica   all             cert
 host    all             streaming_replica   all             reject
+host    all             ensemble_monitor    all             reject
 host    all             all                 all             scram-sha-256
 ";
 

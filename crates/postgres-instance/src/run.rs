@@ -237,8 +237,7 @@ async fn serve_metrics(
     let address = SocketAddr::new(settings.address, metrics::PORT);
     let observations = Arc::<Observations>::default();
     let (status, fence) = (status.clone(), fence.clone());
-    let metrics =
-        Metrics::new(status, fence, observations.clone(), &settings.certificates, &settings.sockets);
+    let metrics = Metrics::new(status, fence, observations.clone(), settings);
     tokio::spawn(metrics.bind(address).await?.serve(stop.clone()));
     Ok(observations)
 }

@@ -4,6 +4,7 @@ use std::{path::Path, time::Duration};
 
 use postgres_model::{
     lsn::Lsn,
+    metrics::MONITOR,
     report::{StandbyReport, SyncState, WalSenderState},
 };
 use postgres_protocol::{
@@ -102,7 +103,7 @@ impl Session {
     /// Returns an error while it starts or stops, or if it does not answer.
     pub(crate) async fn connect(socket: &Path) -> Result<Self, SessionError> {
         // A primary without its standbys must still be able to create the roles that they need.
-        Self::connect_with(socket, MAINTENANCE, LOCAL).await
+        Self::connect_as(SUPERUSER, socket, MAINTENANCE, LOCAL).await
     }
 
     /// Connects to a database of users, to change objects that they declare. Without a name, connects to
@@ -120,7 +121,7 @@ impl Session {
         let options = format!(
             "{LOCAL} -c default_transaction_read_only=off -c search_path=public -c statement_timeout={limit}"
         );
-        Self::connect_with(socket, database.unwrap_or(MAINTENANCE), &options).await
+        Self::connect_as(SUPERUSER, socket, database.unwrap_or(MAINTENANCE), &options).await
     }
 
     /// Connects to the server to read. PostgreSQL gives up a query after `limit`.
@@ -128,18 +129,30 @@ impl Session {
     /// # Errors
     /// Returns an error while it starts or stops, or if it does not answer.
     pub(crate) async fn connect_to_read(socket: &Path, limit: Duration) -> Result<Self, SessionError> {
-        let limit = limit.as_millis();
-        Self::connect_with(
-            socket,
-            MAINTENANCE,
-            &format!("-c statement_timeout={limit} -c default_transaction_read_only=on"),
-        )
-        .await
+        Self::connect_as(SUPERUSER, socket, MAINTENANCE, &read_only(limit)).await
     }
 
-    async fn connect_with(socket: &Path, database: &str, options: &str) -> Result<Self, SessionError> {
+    /// Connects to a database of users to run a query of theirs, as a role that is no superuser. PostgreSQL
+    /// gives up a query after `limit`.
+    ///
+    /// # Errors
+    /// Returns an error while the server starts or stops, or if it does not answer or has no such database.
+    pub(crate) async fn connect_to_monitor(
+        socket: &Path,
+        database: &str,
+        limit: Duration,
+    ) -> Result<Self, SessionError> {
+        Self::connect_as(MONITOR, socket, database, &read_only(limit)).await
+    }
+
+    async fn connect_as(
+        user: &str,
+        socket: &Path,
+        database: &str,
+        options: &str,
+    ) -> Result<Self, SessionError> {
         let mut config = tokio_postgres::Config::new();
-        config.host_path(socket).port(PORT).user(SUPERUSER).dbname(database).options(options);
+        config.host_path(socket).port(PORT).user(user).dbname(database).options(options);
         config.application_name("ensemble-instance").connect_timeout(QUERY);
         let connecting = within("connection", QUERY, config.connect(NoTls));
         let (client, connection) = connecting.await?;
@@ -322,13 +335,18 @@ impl Session {
         Ok(())
     }
 
-    /// Creates the role of the members.
+    /// Creates the roles of the members and of the queries for metrics.
     ///
     /// # Errors
     /// Returns an error if the role cannot be created.
     pub(crate) async fn create_roles(&self) -> Result<(), SessionError> {
-        within("creation of the replication role", QUERY, self.client.batch_execute(ROLES)).await
+        within("creation of the roles of the instance", QUERY, self.client.batch_execute(ROLES)).await
     }
+}
+
+/// Returns the options of a session that only reads.
+fn read_only(limit: Duration) -> String {
+    format!("-c statement_timeout={} -c default_transaction_read_only=on", limit.as_millis())
 }
 
 /// Returns whether a login failed because of the role, its password, or the database.
@@ -387,11 +405,14 @@ const SWITCH_WAL: &str = "SELECT pg_switch_wal() WHERE pg_walfile_name(pg_curren
 
 const TIMELINE: &str = "SELECT timeline_id FROM pg_control_checkpoint()";
 
-/// The rights are those that `pg_rewind` needs on its source.
+/// The granted rights are those that `pg_rewind` needs on its source.
 const ROLES: &str = "\
 DO $$ BEGIN
   IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'streaming_replica') THEN
     CREATE ROLE streaming_replica WITH LOGIN REPLICATION;
+  END IF;
+  IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'ensemble_monitor') THEN
+    CREATE ROLE ensemble_monitor WITH LOGIN IN ROLE pg_monitor;
   END IF;
 END $$;
 GRANT EXECUTE ON FUNCTION pg_ls_dir(text, boolean, boolean) TO streaming_replica;

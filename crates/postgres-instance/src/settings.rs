@@ -90,6 +90,9 @@ pub(crate) struct Run {
     /// Folder with the credentials of the object store to recover from, with the same names.
     #[arg(long, env = "RECOVERY_SECRETS", default_value = "/etc/ensemble/recovery")]
     pub(crate) recovery_secrets: PathBuf,
+    /// Folder with the queries for metrics of users.
+    #[arg(long, env = "QUERIES", default_value = "/etc/ensemble/queries")]
+    pub(crate) queries: PathBuf,
     /// Folder with the programs of PostgreSQL. Without it, they are found by PATH.
     #[arg(long, env = "PROGRAMS")]
     pub(crate) programs: Option<PathBuf>,

@@ -6,6 +6,10 @@
 
 use serde::Serialize;
 
+/// Role that runs the queries of users. It is no superuser, and may read the statistics of PostgreSQL.
+pub const MONITOR: &str = "ensemble_monitor";
+/// Beginning of the names of metrics by queries of users. The names of the query and the column follow.
+pub const CUSTOM_PREFIX: &str = "ensemble_postgres_custom_";
 /// Port on which instances serve `/metrics`, by HTTP.
 pub const PORT: u16 = 9187;
 
@@ -158,9 +162,15 @@ pub static CERTIFICATE_EXPIRY: Metric = Metric::gauge(
     "End of the validity of a certificate of the member, in seconds since 1970",
 )
 .by(&[("certificate", "`server`, or `replication`, with which the member logs in to others")]);
+/// Queries of users.
+pub static QUERY_SUCCESS: Metric = Metric::gauge(
+    "ensemble_postgres_query_success",
+    "Whether a query of `spec.monitoring.queriesConfigMap` succeeded when it ran last, 1 or 0",
+)
+.by(&[("query", "name of the query, or of the key of the ConfigMap if it cannot be read")]);
 
-/// All metrics, in the order in which they are served.
-pub static METRICS: [&Metric; 22] = [
+/// All metrics, in the order in which they are served. Those of queries of users follow.
+pub static METRICS: [&Metric; 23] = [
     &INFO,
     &UP,
     &ROLE,
@@ -183,6 +193,7 @@ pub static METRICS: [&Metric; 22] = [
     &ARCHIVE_READY,
     &VOLUME_BYTES,
     &CERTIFICATE_EXPIRY,
+    &QUERY_SUCCESS,
 ];
 
 #[cfg(test)]
@@ -198,6 +209,7 @@ mod tests {
         for metric in METRICS {
             assert!(metric.name.starts_with("ensemble_postgres_"), "{metric:?}");
             assert!(!metric.name.starts_with("ensemble_postgres_cluster_"), "{metric:?}: of the manager");
+            assert!(!metric.name.starts_with(CUSTOM_PREFIX), "{metric:?}: of a query of a user");
             assert_eq!(metric.name.ends_with("_total"), metric.kind == Kind::Counter, "{metric:?}");
             assert!(!metric.help.ends_with('.'), "{metric:?}");
         }

@@ -20,7 +20,7 @@ use cluster::TestNamespace;
 use harness::Harness;
 use k8s_openapi::{
     NamespaceResourceScope,
-    api::core::v1::{Pod, Secret},
+    api::core::v1::{ConfigMap, Pod, Secret},
 };
 use kube::{
     Api, Client, Resource, ResourceExt,
@@ -249,6 +249,7 @@ impl Kubelet {
             give_to_postgres(&folder)?;
         }
         self.mount_archive(name, pod).await?;
+        self.mount_config_maps(name, pod).await?;
         Ok(true)
     }
 
@@ -284,6 +285,26 @@ impl Kubelet {
                 None if path.exists() => fs::remove_file(&path)?,
                 None => {}
             }
+        }
+        Ok(())
+    }
+
+    /// Writes the files of the ConfigMaps that a Pod mounts, as they are now. One that is missing has none.
+    async fn mount_config_maps(&self, name: &str, pod: &Pod) -> Result<()> {
+        for volume in pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten()) {
+            let Some(source) = &volume.config_map else { continue };
+            let folder = self.folder.path().join(name).join(&volume.name);
+            if folder.exists() {
+                fs::remove_dir_all(&folder)?;
+            }
+            fs::create_dir_all(&folder)?;
+            let map = self.api::<ConfigMap>().get_opt(&source.name).await?;
+            for (file, content) in map.and_then(|map| map.data).unwrap_or_default() {
+                let path = folder.join(file);
+                fs::write(&path, content)?;
+                fs::set_permissions(&path, fs::Permissions::from_mode(0o644))?;
+            }
+            give_to_postgres(&folder)?;
         }
         Ok(())
     }

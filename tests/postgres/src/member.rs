@@ -149,6 +149,7 @@ impl Member {
             .args(["--role-passwords".into(), path("certificates/roles")])
             .args(["--archive-secrets".into(), path("archive")])
             .args(["--recovery-secrets".into(), path("recovery")])
+            .args(["--queries".into(), path("queries")])
             .arg("--programs")
             .arg(&self.programs)
             .args(

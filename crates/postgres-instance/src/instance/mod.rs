@@ -174,6 +174,9 @@ impl Instance {
             Some(command) => self.perform(command, &observed, cluster.as_ref()).await.map(|()| true),
             None => self.reload(cluster.as_ref()).map(|()| false),
         };
+        let epoch = observed.cluster.as_ref().map(|view| view.epoch);
+        let database = cluster.as_ref().map(|cluster| cluster.application.database.as_str());
+        self.observations.note(epoch, &observed.space, database);
         self.report(&plan, &observed);
         result
     }

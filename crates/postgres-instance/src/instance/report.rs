@@ -19,8 +19,6 @@ impl Instance {
     pub(super) fn report(&mut self, plan: &Plan, observed: &Observed) {
         let answer = self.answer();
         self.report_readiness(plan, observed, answer.as_ref());
-        let epoch = observed.cluster.as_ref().map(|view| view.epoch);
-        self.observations.note(epoch, &observed.space);
         let control = match &observed.data {
             DataDirectory::Whole(control) => Some(control),
             DataDirectory::Missing => None,

@@ -1,6 +1,6 @@
 //! The text that Prometheus reads.
 
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 
 use postgres_model::metrics::{Kind, METRICS};
 use prometheus_client::{
@@ -10,15 +10,16 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use super::Sample;
+use super::{Sample, custom::CustomSample};
 
 /// Content type of the text.
 pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Returns the samples as a text. Prometheus requires that each combination of labels occurs once.
-pub(super) fn encode(samples: Vec<Sample>) -> Result<String, fmt::Error> {
+pub(super) fn encode(samples: Vec<Sample>, custom: Vec<CustomSample>) -> Result<String, fmt::Error> {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(Samples(samples)));
+    registry.register_collector(Box::new(CustomSamples(custom)));
     let mut text = String::new();
     text::encode(&mut text, &registry)?;
     Ok(text)
@@ -30,33 +31,60 @@ struct Samples(Vec<Sample>);
 impl Collector for Samples {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         for metric in METRICS {
-            let (stem, kind) = match metric.kind {
-                Kind::Counter => (metric.name.trim_end_matches("_total"), MetricType::Counter),
-                Kind::Gauge => (metric.name, MetricType::Gauge),
-            };
+            // The encoder adds the end to a counter.
+            let stem = metric.name.trim_end_matches("_total");
             let help = format!("{}.", metric.help);
-            let mut family = encoder.encode_descriptor(stem, &help, None, kind)?;
+            let mut family = encoder.encode_descriptor(stem, &help, None, type_of(metric.kind))?;
             if metric.labels.is_empty() {
                 let sample = self.0.iter().find(|sample| sample.metric == metric);
-                sample.map_or(Ok(()), |sample| sample.encode(family))?;
+                sample.map_or(Ok(()), |sample| encode_value(metric.kind, sample.value, family))?;
                 continue;
             }
             for sample in self.0.iter().filter(|sample| sample.metric == metric) {
                 let names = metric.labels.iter().map(|(name, _)| *name);
                 let labels: Vec<_> = names.zip(sample.labels.iter().map(String::as_str)).collect();
-                sample.encode(family.encode_family(&labels)?)?;
+                encode_value(metric.kind, sample.value, family.encode_family(&labels)?)?;
             }
         }
         Ok(())
     }
 }
 
-impl Sample {
-    fn encode(&self, encoder: MetricEncoder<'_>) -> fmt::Result {
-        match self.metric.kind {
-            Kind::Counter => ConstCounter::new(self.value).encode(encoder),
-            Kind::Gauge => ConstGauge::new(self.value).encode(encoder),
+/// Samples of queries of users. All samples of a metric have the same kind.
+#[derive(Debug)]
+struct CustomSamples(Vec<CustomSample>);
+
+impl Collector for CustomSamples {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut metrics = BTreeMap::<_, Vec<_>>::new();
+        for sample in &self.0 {
+            metrics.entry(&sample.metric).or_default().push(sample);
         }
+        for (metric, samples) in metrics {
+            let Some(first) = samples.first() else { continue };
+            let help = format!("{}.", first.help);
+            let mut family = encoder.encode_descriptor(metric, &help, None, type_of(first.kind))?;
+            for sample in samples {
+                let labels = sample.labels.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+                let labels: Vec<_> = labels.collect();
+                encode_value(sample.kind, sample.value, family.encode_family(&labels)?)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn type_of(kind: Kind) -> MetricType {
+    match kind {
+        Kind::Counter => MetricType::Counter,
+        Kind::Gauge => MetricType::Gauge,
+    }
+}
+
+fn encode_value(kind: Kind, value: f64, encoder: MetricEncoder<'_>) -> fmt::Result {
+    match kind {
+        Kind::Counter => ConstCounter::new(value).encode(encoder),
+        Kind::Gauge => ConstGauge::new(value).encode(encoder),
     }
 }
 
@@ -69,12 +97,23 @@ mod tests {
     #[test]
     fn text_has_types_help_and_escaped_labels() {
         let connections = Sample::labelled(&CONNECTIONS, &["a\"b\nc"], 2.0);
-        let text = encode(vec![connections, Sample::new(&FENCES, 3.0), Sample::new(&UP, 1.0)]).unwrap();
+        let samples = vec![connections, Sample::new(&FENCES, 3.0), Sample::new(&UP, 1.0)];
+        let orders = |state: &str, value| CustomSample {
+            metric: "ensemble_postgres_custom_orders_seen".to_owned(),
+            kind: Kind::Counter,
+            help: "Orders".to_owned(),
+            labels: vec![("state".to_owned(), state.to_owned())],
+            value,
+        };
+        let text = encode(samples, vec![orders("new", 1.0), orders("a\"b", f64::NAN)]).unwrap();
         for expected in [
             "# HELP ensemble_postgres_up Whether PostgreSQL answers queries, 1 or 0.\n",
             "# TYPE ensemble_postgres_up gauge\nensemble_postgres_up 1.0\n",
             "# TYPE ensemble_postgres_fences counter\nensemble_postgres_fences_total 3.0\n",
             "ensemble_postgres_connections{state=\"a\\\"b\\nc\"} 2.0\n",
+            "# TYPE ensemble_postgres_custom_orders_seen counter\n\
+             ensemble_postgres_custom_orders_seen_total{state=\"new\"} 1.0\n\
+             ensemble_postgres_custom_orders_seen_total{state=\"a\\\"b\"} NaN\n",
         ] {
             assert!(text.contains(expected), "{expected}\n{text}");
         }

@@ -5,19 +5,16 @@
 //!   here.
 //! - However many clients there are, PostgreSQL gets at most one query a second, which it gives up after
 //!   [`QUERY`]. The sizes of databases are asked for in the background, at most every five minutes.
+//!   Queries of users have limits of their own: see [`custom`].
 //! - The session only reads.
 
 mod certificates;
+mod custom;
 mod database_sizes;
 mod exposition;
 mod queries;
 
-use std::{
-    net::SocketAddr,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use hyper::{Method, Request, StatusCode, body::Incoming};
 use parking_lot::Mutex;
@@ -26,15 +23,20 @@ use postgres_model::{
         ARCHIVE_FAILURES, ARCHIVE_LAST_SUCCESS, ARCHIVE_READY, EPOCH, FENCES, INFO, LEASE_REMAINING, Metric,
         ROLE, TIMELINE, UP, VOLUME_BYTES, label_value,
     },
-    report::InstanceReport,
+    report::{InstanceReport, InstanceState},
     space::Space,
 };
 use tokio::{net::TcpListener, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-use self::{database_sizes::DatabaseSizes, queries::Connection};
+use self::{
+    custom::{CustomQueries, CustomSample, Server},
+    database_sizes::DatabaseSizes,
+    queries::Connection,
+};
 use crate::{
     fence::Fence,
+    settings::Run,
     status_api::{
         BindError, Client, Handler, Limits, Response, StatusHandle, document, listen, method_not_allowed,
         serve_http, text,
@@ -74,12 +76,26 @@ impl Sample {
 
 /// What the main loop observed last, and does not report to the operator.
 #[derive(Debug, Default)]
-pub(crate) struct Observations(Mutex<(Option<u64>, Space)>);
+pub(crate) struct Observations(Mutex<Observation>);
+
+#[derive(Debug, Default, Clone)]
+struct Observation {
+    epoch: Option<u64>,
+    space: Space,
+    /// Name of the application's database, once the PostgresCluster has been read.
+    database: Option<String>,
+}
 
 impl Observations {
-    /// Notes the epoch of the cluster, and the space of the volume.
-    pub(crate) fn note(&self, epoch: Option<u64>, space: &Space) {
-        *self.0.lock() = (epoch, *space);
+    /// Notes the epoch of the cluster, the space of the volume, and the application's database.
+    pub(crate) fn note(&self, epoch: Option<u64>, space: &Space, database: Option<&str>) {
+        let mut last = self.0.lock();
+        (last.epoch, last.space) = (epoch, *space);
+        if let Some(database) = database
+            && last.database.as_deref() != Some(database)
+        {
+            last.database = Some(database.to_owned());
+        }
     }
 }
 
@@ -93,6 +109,7 @@ pub(crate) struct Metrics {
     /// One scrape at a time asks PostgreSQL. The others wait for its answer.
     last: tokio::sync::Mutex<LastScrape>,
     sizes: Arc<DatabaseSizes>,
+    custom: Arc<CustomQueries>,
 }
 
 #[derive(Default)]
@@ -109,17 +126,18 @@ pub(crate) struct MetricsServer {
 }
 
 impl Metrics {
-    /// Creates the metrics of an instance with the folders of its certificates and of its socket.
+    /// Creates the metrics of an instance.
     pub(crate) fn new(
         status: StatusHandle,
         fence: Fence,
         observations: Arc<Observations>,
-        certificates: &Path,
-        socket: &Path,
+        settings: &Run,
     ) -> Self {
-        let (certificates, socket) = (certificates.to_owned(), socket.to_owned());
+        let (certificates, socket) = (settings.certificates.clone(), settings.sockets.clone());
         let sizes = Arc::new(DatabaseSizes::new(socket.clone()));
-        Self { status, fence, observations, certificates, socket, last: tokio::sync::Mutex::default(), sizes }
+        let custom = Arc::new(CustomQueries::new(settings.queries.clone(), socket.clone()));
+        let last = tokio::sync::Mutex::default();
+        Self { status, fence, observations, certificates, socket, last, sizes, custom }
     }
 
     /// Opens the address.
@@ -131,7 +149,7 @@ impl Metrics {
         Ok(MetricsServer { listener, metrics: self })
     }
 
-    async fn samples(&self) -> Vec<Sample> {
+    async fn samples(&self) -> (Vec<Sample>, Vec<CustomSample>) {
         let report = self.status.report();
         // Without an archive, PostgreSQL counts the files that nobody keeps as archived.
         let archives = report.archive.is_some();
@@ -141,9 +159,24 @@ impl Metrics {
         }
         let up = Sample::new(&UP, if answer.is_some() { 1.0 } else { 0.0 });
         let sizes = if answer.is_some() { self.sizes.samples() } else { Vec::new() };
+        let server = self.server(&report).filter(|_| answer.is_some());
+        let (custom, success) = match server {
+            Some(server) => self.custom.samples(server).await,
+            None => (Vec::new(), Vec::new()),
+        };
         let own = of_report(&report).into_iter().chain(self.observed());
         let certificates = certificates::samples(&self.certificates);
-        own.chain([up]).chain(answer.unwrap_or_default()).chain(sizes).chain(certificates).collect()
+        let own = own.chain([up]).chain(answer.unwrap_or_default()).chain(sizes).chain(certificates);
+        (own.chain(success).collect(), custom)
+    }
+
+    /// Returns the server for the queries of users, once the PostgresCluster has been read.
+    fn server(&self, report: &InstanceReport) -> Option<Server> {
+        Some(Server {
+            is_primary: report.state == InstanceState::Primary,
+            version: report.server_version.clone()?,
+            database: self.observations.0.lock().database.clone()?,
+        })
     }
 
     /// Returns the answer of PostgreSQL. Returns `None` if it does not answer.
@@ -160,7 +193,7 @@ impl Metrics {
     }
 
     fn observed(&self) -> Vec<Sample> {
-        let (epoch, space) = *self.observations.0.lock();
+        let Observation { epoch, space, .. } = self.observations.0.lock().clone();
         let lease = Sample::new(&LEASE_REMAINING, self.fence.remaining().as_secs_f64());
         let bytes = |kind, bytes| Sample::labelled(&VOLUME_BYTES, &["data", kind], float(bytes));
         let space = [("total", space.total), ("free", space.free)].map(|(kind, value)| bytes(kind, value));
@@ -189,7 +222,8 @@ impl Handler for Metrics {
         if request.method() != Method::GET {
             return method_not_allowed("GET");
         }
-        match exposition::encode(self.samples().await) {
+        let (samples, custom) = self.samples().await;
+        match exposition::encode(samples, custom) {
             Ok(metrics) => document(exposition::CONTENT_TYPE, metrics.into()),
             Err(error) => {
                 text(StatusCode::INTERNAL_SERVER_ERROR, &format!("cannot encode the metrics: {error}"))

@@ -42,8 +42,8 @@ pub struct Initdb {
     /// Secret that is named after the cluster and ends with -app.
     #[serde(default = "application")]
     #[schemars(length(max = 63))]
-    #[x_kube(validation = Rule::new("self.matches('^[a-z_][a-z0-9_]*$') && !self.startsWith('pg_') && !(self in ['postgres', 'streaming_replica', 'public', 'none'])")
-        .message("owner must begin with a lower case letter or '_', contain only lower case letters, digits, and '_', not begin with pg_, and not be postgres, streaming_replica, public, or none"))]
+    #[x_kube(validation = Rule::new("self.matches('^[a-z_][a-z0-9_]*$') && !self.startsWith('pg_') && !(self in ['postgres', 'streaming_replica', 'ensemble_monitor', 'public', 'none'])")
+        .message("owner must begin with a lower case letter or '_', contain only lower case letters, digits, and '_', not begin with pg_, and not be postgres, streaming_replica, ensemble_monitor, public, or none"))]
     pub owner: String,
 }
 

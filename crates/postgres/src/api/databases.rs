@@ -6,7 +6,7 @@ use super::PostgresClusterSpec;
 
 /// Names of roles that are part of the names of Secrets, and that PostgreSQL does not reserve.
 pub(super) const ROLE_NAMES: &str = "self.all(role, role.name.matches('^[a-z]([a-z0-9_]*[a-z0-9])?$') && \
-     !role.name.startsWith('pg_') && !(role.name in ['postgres', 'streaming_replica', 'public', 'none']))";
+     !role.name.startsWith('pg_') && !(role.name in ['postgres', 'streaming_replica', 'ensemble_monitor', 'public', 'none']))";
 pub(super) const SECRETS: &str = "self.all(role, !has(role.passwordSecretName) || (has(role.login) && role.login && \
      role.passwordSecretName.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')))";
 pub(super) const MEMBERSHIPS: &str = "self.all(role, !has(role.memberOf) || !(role.name in role.memberOf))";

@@ -12,6 +12,7 @@ mod bootstrap;
 mod databases;
 #[cfg(test)]
 pub(crate) mod fixture;
+mod monitoring;
 mod network;
 mod parameters;
 mod postgres_backup;
@@ -39,6 +40,7 @@ pub use backup::{
     SecretKey, WalArchiving,
 };
 pub use bootstrap::{Bootstrap, Initdb};
+pub use monitoring::Monitoring;
 pub use network::NetworkAccess;
 pub use postgres_backup::{
     ClusterRef, PostgresBackup, PostgresBackupPhase, PostgresBackupSpec, PostgresBackupStatus,
@@ -192,7 +194,7 @@ pub struct PostgresClusterSpec {
     #[x_kube(
         merge_strategy = ListMerge::Map(vec!["name".into()]),
         validation = Rule::new(databases::ROLE_NAMES)
-            .message("the name of a role must begin with a lower case letter, contain only lower case letters, digits, and '_', not end with '_' or begin with pg_, and not be postgres, streaming_replica, public, or none"),
+            .message("the name of a role must begin with a lower case letter, contain only lower case letters, digits, and '_', not end with '_' or begin with pg_, and not be postgres, streaming_replica, ensemble_monitor, public, or none"),
         validation = Rule::new(databases::SECRETS)
             .message("passwordSecretName must be the name of a Secret, and may be given only if login is true"),
         validation = Rule::new(databases::MEMBERSHIPS)
@@ -235,6 +237,10 @@ pub struct PostgresClusterSpec {
     /// networkPolicy decides who may connect to PostgreSQL. By default, all Pods of the namespace.
     #[serde(default)]
     pub network_policy: NetworkAccess,
+
+    /// monitoring adds metrics to those that each member serves.
+    #[serde(default)]
+    pub monitoring: Monitoring,
 
     /// updates decides how the members are replaced after a change of the spec.
     #[serde(default)]

@@ -16,6 +16,7 @@ use postgres_model::{metrics, status_api};
 use super::{
     APP, PORT, archive,
     pod::{DATA, MemberImages, PREVIOUS, PROGRAM, RUN, SCRATCH},
+    queries,
     secret::Purpose,
 };
 use crate::api::PostgresCluster;
@@ -122,6 +123,7 @@ pub(super) fn postgres(cluster: &PostgresCluster, images: &MemberImages<'_>) -> 
                 .into_iter()
                 .chain(SECRETS.map(secret))
                 .chain(archive::mounts(cluster))
+                .chain(queries::mount(cluster))
                 .chain(images.previous.map(|_| mount(PREVIOUS, PREVIOUS_PATH)))
                 .collect(),
         ),

@@ -11,6 +11,7 @@ mod container;
 pub(crate) mod lease;
 pub(crate) mod network;
 pub(crate) mod pod;
+mod queries;
 pub(crate) mod revision;
 mod scheduling;
 pub(crate) mod secret;

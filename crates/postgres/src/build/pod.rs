@@ -8,7 +8,7 @@ use kube::{ResourceExt, core::ObjectMeta};
 use operator_core::owner::Owner;
 
 use super::{
-    REVISION_LABEL, ROLE_LABEL, archive, container, member_labels, member_name, revision::revision,
+    REVISION_LABEL, ROLE_LABEL, archive, container, member_labels, member_name, queries, revision::revision,
     scheduling, service::Access,
 };
 use crate::{
@@ -112,6 +112,7 @@ fn volumes(cluster: &PostgresCluster, serial: Serial, images: &MemberImages<'_>)
         .into_iter()
         .chain(secrets)
         .chain(archive::volumes(cluster))
+        .chain(queries::volume(cluster))
         .chain(images.previous.map(|_| empty(PREVIOUS)))
         .collect()
 }
@@ -134,6 +135,19 @@ mod tests {
     #[test]
     fn pod_runs_the_instance_manager_on_its_volume() {
         insta::assert_yaml_snapshot!(pod(&json!({})));
+    }
+
+    #[test]
+    fn queries_are_mounted_if_the_spec_names_a_config_map() {
+        let spec = pod(&json!({"monitoring": {"queriesConfigMap": "orders"}})).spec.unwrap();
+        let volume = spec.volumes.unwrap().pop().unwrap();
+        let source = volume.config_map.unwrap();
+        assert_eq!(
+            (volume.name.as_str(), source.name.as_str(), source.optional),
+            ("queries", "orders", Some(true))
+        );
+        let mount = spec.containers[0].volume_mounts.as_ref().unwrap().last().unwrap();
+        assert_eq!((mount.name.as_str(), mount.read_only), ("queries", Some(true)));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use ring::digest::{SHA256, digest};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-use super::{RESTART, archive};
+use super::{RESTART, archive, queries};
 use crate::api::{PostgresCluster, SecretKey};
 
 /// What a revision depends on.
@@ -30,6 +30,8 @@ struct Content<'a> {
     archive: Option<Vec<(&'a str, &'a SecretKey)>>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     synchronizes_logical_slots: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    queries: Option<&'a str>,
 }
 
 /// Returns the revision of Pods with this image of PostgreSQL.
@@ -46,6 +48,7 @@ pub(crate) fn revision(cluster: &PostgresCluster, image: &str) -> String {
         lease_seconds: spec.failover.lease_seconds,
         archive: archive::references(cluster),
         synchronizes_logical_slots: spec.replication_slots.synchronize_logical,
+        queries: queries::config_map(cluster),
         restart: cluster.annotations().get(RESTART).map(String::as_str),
     };
     // These types have only strings as keys, so they can be serialized.
@@ -79,6 +82,7 @@ mod tests {
             json!({"priorityClassName": "high"}),
             json!({"failover": {"leaseSeconds": 30}}),
             json!({"replicationSlots": {"synchronizeLogical": true}}),
+            json!({"monitoring": {"queriesConfigMap": "orders"}}),
         ] {
             assert_ne!(revision(&cluster(&spec), "postgres:18.6"), base, "{spec}");
         }

@@ -34,7 +34,15 @@ async fn invalid_specs_are_refused_with_the_rule() {
             json!({"bootstrap": {"initdb": {"owner": "streaming_replica"}}}),
             "and not be postgres, streaming_replica",
         ),
+        (
+            json!({"bootstrap": {"initdb": {"owner": "ensemble_monitor"}}}),
+            "streaming_replica, ensemble_monitor",
+        ),
         (json!({"bootstrap": {"initdb": {"owner": "pg_me"}}}), "not begin with pg_"),
+        (
+            json!({"monitoring": {"queriesConfigMap": "My_Queries"}}),
+            "queriesConfigMap must be the name of a ConfigMap",
+        ),
         (json!({"bootstrap": {"initdb": {"owner": "a".repeat(64)}}}), "may not be more than 63"),
         (json!({"parameters": {"Work_Mem": "1MB"}}), "names of PostgreSQL in lower case"),
         (json!({"parameters": {"work_mem = 1": "x"}}), "names of PostgreSQL in lower case"),
@@ -105,6 +113,7 @@ async fn invalid_roles_and_databases_are_refused_with_the_rule() {
         (role(json!({"name": "a_"})), name),
         (role(json!({"name": "pg_monitor"})), name),
         (role(json!({"name": "streaming_replica"})), name),
+        (role(json!({"name": "ensemble_monitor"})), name),
         (role(json!({"name": ""})), name),
         (role(json!({"name": "r".repeat(64)})), "may not be more than 63"),
         (role(json!({"name": "app"})), "spec.roles must not contain the role of spec.bootstrap.initdb.owner"),

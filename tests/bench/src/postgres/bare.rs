@@ -24,11 +24,8 @@ pub(crate) struct Bare {
 impl Bare {
     /// Copies a member that runs, and starts PostgreSQL.
     pub(crate) fn copy_of(member: &Member) -> Result<Self> {
-        let folder = tempfile::Builder::new().prefix("bare-").tempdir()?;
-        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755))?;
-        for name in ["data", "sockets"] {
-            create_for_user(&folder.path().join(name))?;
-        }
+        let folder = folder_for_user()?;
+        create_for_user(&folder.path().join("sockets"))?;
         copy_data(member, &folder.path().join("data"))?;
         configure(member, folder.path())?;
         let server = start(folder.path())?;
@@ -49,6 +46,14 @@ impl Drop for Bare {
     }
 }
 
+/// Creates a temporary folder, with an empty folder `data` of the user of PostgreSQL.
+pub(crate) fn folder_for_user() -> Result<TempDir> {
+    let folder = tempfile::Builder::new().prefix("bare-").tempdir()?;
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755))?;
+    create_for_user(&folder.path().join("data"))?;
+    Ok(folder)
+}
+
 /// Creates a folder of the user of PostgreSQL.
 fn create_for_user(folder: &Path) -> Result<()> {
     let owner = format!("--owner={}", programs::USER);
@@ -56,7 +61,7 @@ fn create_for_user(folder: &Path) -> Result<()> {
 }
 
 /// Copies the data directory as a standby does.
-fn copy_data(member: &Member, data: &Path) -> Result<()> {
+pub(crate) fn copy_data(member: &Member, data: &Path) -> Result<()> {
     let source = source(member.address, &member.folder().join("certificates/replication"));
     let mut copy = programs::command("pg_basebackup")?;
     run(copy.args(["--checkpoint=fast", "--wal-method=stream", "--dbname", &source, "--pgdata"]).arg(data))

@@ -43,8 +43,18 @@ impl TestEnv {
 
     /// Creates a PostgresCluster in a namespace of its own, and waits until it is complete.
     pub(crate) async fn database(&self, spec: Value) -> Result<Database> {
+        self.database_on(self.kubelet().await?, spec).await
+    }
+
+    /// Creates a namespace for a PostgresCluster.
+    pub(crate) async fn kubelet(&self) -> Result<Kubelet> {
         let mut kubelet = Kubelet::with(self.harness.clone(), self.instance.clone()).await?;
         kubelet.lease_seconds = self.lease_seconds;
+        Ok(kubelet)
+    }
+
+    /// Creates a PostgresCluster whose members this kubelet runs, and waits until it is complete.
+    pub(crate) async fn database_on(&self, kubelet: Kubelet, spec: Value) -> Result<Database> {
         let mut database = Database::on(kubelet, spec).await?;
         let complete = database.until_complete().await;
         complete.with_context(|| format!("the manager logged:\n{}", self.manager.log_tail()))?;

@@ -1,6 +1,7 @@
 //! PostgresClusters with real PostgreSQL: how long they take no writes, and what they cost.
 
 mod application;
+mod backups;
 mod bare;
 mod disturbance;
 mod environment;
@@ -54,6 +55,9 @@ pub(crate) struct Postgres {
 
     #[command(flatten)]
     throughput: throughput::Throughput,
+
+    #[command(flatten)]
+    backups: backups::Backups,
 }
 
 impl Postgres {
@@ -76,6 +80,7 @@ impl Postgres {
             env.end(database).await?;
         }
         self.throughput.measure(&env).await?;
+        self.backups.measure(&env).await?;
         env.stop()
     }
 }

@@ -58,7 +58,7 @@ fn print_requests(label: &str, log: &AuditLog, took: Duration) {
     println!("  all in {:.0} s: {:?}", took.as_secs_f64(), count_requests(log));
 }
 
-/// Returns the process ID of an instance manager.
-fn pid(folder: &Path) -> Result<u32> {
+/// Returns the process ID of the instance manager of the member with this folder.
+pub(crate) fn pid(folder: &Path) -> Result<u32> {
     Ok(processes::instance(folder)?.as_raw_nonzero().get().try_into()?)
 }

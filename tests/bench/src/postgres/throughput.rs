@@ -76,7 +76,7 @@ impl Throughput {
 }
 
 /// Returns the primary of a database.
-fn server<'a>(database: &mut Database, application: &'a Application) -> Result<Server<'a>> {
+pub(crate) fn server<'a>(database: &mut Database, application: &'a Application) -> Result<Server<'a>> {
     Ok(Server { sockets: database.primary()?.folder().join("sockets"), application })
 }
 

@@ -1,10 +1,16 @@
 //! Metrics that the members serve.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::{Duration, Instant},
+};
 
 use futures::future::join_all;
-use postgres_model::metrics::METRICS;
-use postgres_processes::{Database, Member, ObjectStore};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Patch, PatchParams};
+use postgres_model::metrics::{METRICS, QUERY_SUCCESS};
+use postgres_processes::{Database, Kubelet, Member, ObjectStore};
+use serde_json::json;
 
 use crate::archive;
 
@@ -68,7 +74,8 @@ async fn members_serve_documented_metrics_and_bound_their_queries() {
     assert!(value(standby, "replay_lag_seconds").is_some() && value(primary, "replay_lag_seconds").is_none());
 
     let served: BTreeSet<_> = all.iter().flat_map(names).collect();
-    let documented: BTreeSet<_> = METRICS.iter().map(|metric| metric.name).collect();
+    let own = METRICS.iter().filter(|metric| **metric != &QUERY_SUCCESS);
+    let documented: BTreeSet<_> = own.map(|metric| metric.name).collect();
     assert_eq!(served, documented);
     assert!(!names(standby).iter().any(|name| name.contains("_archive_")), "{standby:?}");
 
@@ -82,6 +89,136 @@ async fn members_serve_documented_metrics_and_bound_their_queries() {
     assert!(scrapes.iter().any(Result::is_ok), "{scrapes:?}");
     let sessions = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'ensemble-instance'";
     member.sql(&format!("DO $$ BEGIN ASSERT ({sessions}) <= 3; END $$")).unwrap();
+}
+
+/// Name of the ConfigMap.
+const QUERIES: &str = "queries";
+
+/// Queries that succeed, and queries that must not. The slow one comes last.
+const CUSTOM: &str = r#"
+roles:
+  query: SELECT current_database() AS database, count(*) AS count, true AS are_there FROM pg_roles;
+  metrics:
+    - database: {usage: LABEL}
+    - count: {usage: GAUGE, description: Number of roles}
+    - are_there: {usage: GAUGE}
+everywhere:
+  query: SELECT current_database() AS database, 7 AS seen_total
+  target_databases: ["*"]
+  metrics: [{database: {usage: LABEL}}, {seen_total: {usage: COUNTER}}]
+primary:
+  query: SELECT pg_is_in_recovery() AS recovers
+  primary: true
+  metrics: [{recovers: {usage: GAUGE}}]
+skipped:
+  query: SELECT 1 AS n
+  predicate_query: SELECT false
+  metrics: [{n: {usage: GAUGE}}]
+another_version:
+  query: SELECT 1 AS n
+  runonserver: "<14.0.0"
+  metrics: [{n: {usage: GAUGE}}]
+reads_files:
+  query: SELECT length(pg_read_file('/etc/passwd')) AS n
+  metrics: [{n: {usage: GAUGE}}]
+changes_its_role:
+  query: SELECT length(set_config('role', 'postgres', false)) AS n
+  metrics: [{n: {usage: GAUGE}}]
+writes:
+  query: SELECT lo_create(0) AS n
+  metrics: [{n: {usage: GAUGE}}]
+leaves_its_transaction:
+  query: SELECT 1 AS n) AS part; COMMIT; CREATE TABLE public.t (); --
+  metrics: [{n: {usage: GAUGE}}]
+has_many_rows:
+  query: SELECT number, 1 AS n FROM generate_series(1, 10000000) AS number
+  metrics: [{number: {usage: LABEL}}, {n: {usage: GAUGE}}]
+has_rows_twice:
+  query: SELECT 1 AS n FROM generate_series(1, 2)
+  metrics: [{n: {usage: GAUGE}}]
+is_malformed: {query: SELECT 1 AS n}
+takes_long:
+  query: SELECT 1 AS n FROM pg_sleep(600)
+  metrics: [{n: {usage: GAUGE}}]
+"#;
+
+/// Names of the queries that must fail.
+const REFUSED: [&str; 8] = [
+    "reads_files",
+    "changes_its_role",
+    "writes",
+    "leaves_its_transaction",
+    "has_many_rows",
+    "has_rows_twice",
+    "is_malformed",
+    "takes_long",
+];
+
+async fn write_queries(kubelet: &Kubelet, queries: &str) -> anyhow::Result<()> {
+    let map = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": QUERIES}, "data": {"custom.yaml": queries},
+    });
+    let params = PatchParams::apply("test").force();
+    kubelet.api::<ConfigMap>().patch(QUERIES, &params, &Patch::Apply(&map)).await?;
+    kubelet.remount().await
+}
+
+/// Returns whether a query succeeded, if it ran.
+fn success(series: &Series, query: &str) -> Option<f64> {
+    value(series, &format!("query_success{{query=\"{query}\"}}"))
+}
+
+#[tokio::test]
+async fn queries_of_users_are_metrics_and_cannot_do_more() {
+    let kubelet = Kubelet::new().await.unwrap();
+    write_queries(&kubelet, CUSTOM).await.unwrap();
+    let spec = json!({"size": 2, "monitoring": {"queriesConfigMap": QUERIES}});
+    let mut database = Database::on(kubelet, spec).await.unwrap();
+    database.until_complete().await.unwrap();
+    // The role of the queries is replicated.
+    let check = async |members: &[Member]| {
+        let mut all = Vec::new();
+        for member in members {
+            let began = Instant::now();
+            all.push(scrape(member).await?);
+            // Prometheus waits for ten seconds.
+            assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+        }
+        let ran = all.iter().all(|series| REFUSED.iter().all(|query| success(series, query).is_some()));
+        Ok(if ran { Ok(all) } else { Err(all) })
+    };
+    let all = database.kubelet.until("the queries to end", check).await.unwrap();
+    for series in &all {
+        assert!(value(series, "custom_roles_count{database=\"app\"}").unwrap() > 2.0, "{series:?}");
+        assert_eq!(value(series, "custom_roles_are_there{database=\"app\"}"), Some(1.0));
+        for name in ["app", "postgres"] {
+            let seen = value(series, &format!("custom_everywhere_seen_total{{database=\"{name}\"}}"));
+            assert_eq!(seen, Some(7.0), "{series:?}");
+        }
+        for query in REFUSED {
+            assert_eq!(success(series, query), Some(0.0), "{query}: {series:?}");
+            let prefix = format!("ensemble_postgres_custom_{query}");
+            assert!(!names(series).iter().any(|name| name.starts_with(&prefix)), "{series:?}");
+        }
+        assert_eq!((success(series, "roles"), success(series, "skipped")), (Some(1.0), Some(1.0)));
+        assert_eq!(success(series, "another_version"), None);
+    }
+    let recovers = |series: &Series| value(series, "custom_primary_recovers");
+    assert_eq!(all.iter().map(recovers).collect::<Vec<_>>(), [Some(0.0), None]);
+    let made = "SELECT (SELECT count(*) FROM pg_largeobject_metadata) + (SELECT count(*) FROM pg_tables WHERE tablename = 't')";
+    assert_eq!(database.primary().unwrap().query(made).unwrap(), "0");
+    let log = database.primary().unwrap().log();
+    assert!(log.contains("has more than 1000 rows"), "{log}");
+
+    write_queries(&database.kubelet, "other: {query: SELECT 3 AS n, metrics: [{n: {usage: GAUGE}}]}")
+        .await
+        .unwrap();
+    let check = async |members: &[Member]| {
+        let series = scrape(&members[0]).await?;
+        let is_new = value(&series, "custom_other_n") == Some(3.0) && success(&series, "roles").is_none();
+        Ok(if is_new { Ok(()) } else { Err(series) })
+    };
+    database.kubelet.until("the other query", check).await.unwrap();
 }
 
 #[tokio::test]
