@@ -64,6 +64,12 @@ impl Collector for CustomSamples {
             let Some(first) = samples.first() else { continue };
             let help = format!("{}.", first.help);
             let mut family = encoder.encode_descriptor(metric, &help, None, type_of(first.kind))?;
+            if let [only] = samples[..]
+                && only.labels.is_empty()
+            {
+                encode_value(only.kind, only.value, family)?;
+                continue;
+            }
             for sample in samples {
                 let labels = sample.labels.iter().map(|(name, value)| (name.as_str(), value.as_str()));
                 let labels: Vec<_> = labels.collect();
@@ -105,7 +111,13 @@ mod tests {
             labels: vec![("state".to_owned(), state.to_owned())],
             value,
         };
-        let text = encode(samples, vec![orders("new", 1.0), orders("a\"b", f64::NAN)]).unwrap();
+        let size = CustomSample {
+            metric: "ensemble_postgres_custom_shop_size".to_owned(),
+            kind: Kind::Gauge,
+            labels: Vec::new(),
+            ..orders("", 5.0)
+        };
+        let text = encode(samples, vec![orders("new", 1.0), orders("a\"b", f64::NAN), size]).unwrap();
         for expected in [
             "# HELP ensemble_postgres_up Whether PostgreSQL answers queries, 1 or 0.\n",
             "# TYPE ensemble_postgres_up gauge\nensemble_postgres_up 1.0\n",
@@ -114,6 +126,7 @@ mod tests {
             "# TYPE ensemble_postgres_custom_orders_seen counter\n\
              ensemble_postgres_custom_orders_seen_total{state=\"new\"} 1.0\n\
              ensemble_postgres_custom_orders_seen_total{state=\"a\\\"b\"} NaN\n",
+            "\nensemble_postgres_custom_shop_size 5.0\n",
         ] {
             assert!(text.contains(expected), "{expected}\n{text}");
         }

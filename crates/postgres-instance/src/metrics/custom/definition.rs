@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -91,7 +91,11 @@ struct ColumnDefinition {
 /// # Errors
 /// Returns an error if the file is no map in YAML.
 pub(super) fn parse(text: &str) -> Result<BTreeMap<String, Result<Query>>> {
-    let document: Option<BTreeMap<String, Value>> = serde_saphyr::from_str(text)?;
+    let document: Option<BTreeMap<String, Value>> = serde_saphyr::from_str(text).map_err(|error| {
+        // The other lines show where in the text.
+        let message = error.to_string();
+        anyhow!("the key is no map of queries: {}", message.lines().next().unwrap_or_default())
+    })?;
     let entries = document.unwrap_or_default().into_iter();
     Ok(entries.map(|(name, value)| (name.clone(), query(&name, value))).collect())
 }
@@ -213,8 +217,8 @@ orders:
     fn errors_name_what_is_wrong() {
         let entry = |fields: &str| format!("a: {{query: SELECT 1, {fields}}}");
         for (text, expected) in [
-            ("- a", "invalid type"),
-            ("a: {", ""),
+            ("- a", "no map of queries: error: line 1 column 1"),
+            ("a: {", "no map of queries"),
             ("a: {metrics: []}", "missing field `query`"),
             (&entry("metrics: []"), "no column is a GAUGE or a COUNTER"),
             (&entry("metrics: [{a: {usage: LABEL}}]"), "no column is a GAUGE or a COUNTER"),
