@@ -142,11 +142,11 @@ takes_long:
   metrics: [{n: {usage: GAUGE}}]
 "#;
 
-/// Names of the queries that must fail.
-const REFUSED: [&str; 8] = [
+/// Names of the queries that must fail. Before version 16, PostgreSQL does not refuse to create a large object,
+/// but the transaction is not committed.
+const REFUSED: [&str; 7] = [
     "reads_files",
     "changes_its_role",
-    "writes",
     "leaves_its_transaction",
     "has_many_rows",
     "has_rows_twice",

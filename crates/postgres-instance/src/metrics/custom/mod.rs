@@ -2,7 +2,8 @@
 //! Pod mounts.
 //!
 //! # Guarantees
-//! - A query runs as a role that is no superuser, and in a transaction that only reads.
+//! - A query runs as a role that is no superuser, and in a transaction that only reads and is not
+//!   committed.
 //! - However many clients there are, one query runs at a time, and each at most every [`CACHE`].
 //! - A scrape waits no longer than [`QUERY`] for them. Queries that take longer go on, and the next scrape
 //!   has their rows.
