@@ -121,11 +121,12 @@ impl Shared {
     }
 }
 
-/// Creates the ServiceAccount, and returns its client that sends through the proxy.
+/// Creates the ServiceAccount, with the rights that members have on their Leases, and returns its client that sends
+/// through the proxy.
 async fn lease_client(cluster: &Cluster, proxy: &Proxy) -> Result<Client> {
     let within = ["--namespace", HOME];
     let account = format!("--serviceaccount={HOME}:{ACCOUNT}");
-    let (role, verbs) = (format!("--role={ACCOUNT}"), "--verb=get,create,update");
+    let (role, verbs) = (format!("--role={ACCOUNT}"), "--verb=get,update");
     cluster.kubectl(&[&["create", "serviceaccount", ACCOUNT], &within[..]].concat()).await?;
     let resource = "--resource=leases.coordination.k8s.io";
     cluster.kubectl(&[&["create", "role", ACCOUNT, verbs, resource], &within[..]].concat()).await?;
