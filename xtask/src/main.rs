@@ -110,3 +110,15 @@ async fn run(command: Command) -> Result<()> {
         Command::NewController(new) => new.run(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn commands_are_consistent() {
+        Command::command().debug_assert();
+    }
+}

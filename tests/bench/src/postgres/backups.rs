@@ -25,14 +25,14 @@ const ROUNDS: u32 = 3;
 pub(crate) struct Backups {
     /// Scale of pgbench for the database that is archived and backed up: one is about 15 MiB
     #[arg(long = "postgres-backup-scale", value_name = "SCALE", default_value_t = 70)]
-    scale_factor: u32,
+    database_scale: u32,
 }
 
 impl Backups {
     /// Prints how fast a member archives WAL that waits, and how fast base backups are beside
     /// `pg_basebackup` to a local disk.
     pub(crate) async fn measure(&self, env: &TestEnv) -> Result<()> {
-        if self.scale_factor == 0 {
+        if self.database_scale == 0 {
             return Ok(());
         }
         let mut store = ObjectStore::start().await?;
@@ -51,7 +51,7 @@ impl Backups {
         let application = Application::of(&database.kubelet).await?;
         let before = segments(store)?.len();
         store.stop()?;
-        server(database, &application)?.initialize(self.scale_factor).await?;
+        server(database, &application)?.initialize(self.database_scale).await?;
         let primary = database.primary()?;
         let last = primary.query("SELECT pg_walfile_name(pg_current_wal_lsn())")?;
         let last: WalFileName = last.trim().parse()?;
