@@ -1,7 +1,8 @@
 //! What a running PostgreSQL says about itself.
 
-use std::{path::Path, time::Duration};
+use std::{path::Path, pin::pin, time::Duration};
 
+use futures::TryStreamExt as _;
 use postgres_model::{
     lsn::Lsn,
     metrics::MONITOR,
@@ -257,6 +258,32 @@ impl Session {
         query: &str,
     ) -> Result<Vec<Row>, SessionError> {
         within(action, limit, self.client.query(query, &[])).await
+    }
+
+    /// Passes on each row of a query as it arrives. PostgreSQL waits meanwhile, so that the rows need not fit
+    /// into memory.
+    ///
+    /// # Errors
+    /// Returns an error if PostgreSQL refuses the query or has not sent all rows within `limit`, or the
+    /// first error of `take`.
+    pub(crate) async fn each_row(
+        &self,
+        action: &'static str,
+        limit: Duration,
+        query: &str,
+        mut take: impl FnMut(&Row) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        let refused = |error| SessionError::Refused { action, error };
+        let read = async {
+            let mut rows = pin!(self.client.query_raw(query, [""; 0]).await.map_err(refused)?);
+            while let Some(row) = rows.try_next().await.map_err(refused)? {
+                take(&row)?;
+            }
+            Ok(())
+        };
+        timeout(limit, read)
+            .await
+            .unwrap_or_else(|_| Err(SessionError::Timeout { action, after: limit }.into()))
     }
 
     /// Writes a checkpoint, so that `pg_rewind` finds the timeline in the control file.

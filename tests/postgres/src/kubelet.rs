@@ -242,9 +242,7 @@ impl Kubelet {
             let folder = self.folder.path().join(name).join("certificates").join(volume);
             fs::create_dir_all(&folder)?;
             for (file, content) in secret.and_then(|secret| secret.data).unwrap_or_default() {
-                let path = folder.join(file);
-                fs::write(&path, content.0)?;
-                fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
+                write_file(&folder.join(file), &content.0, 0o600)?;
             }
             give_to_postgres(&folder)?;
         }
@@ -278,10 +276,7 @@ impl Kubelet {
             fs::create_dir_all(&folder)?;
             let path = folder.join(file);
             match content {
-                Some(content) => {
-                    fs::write(&path, content.0)?;
-                    fs::set_permissions(&path, fs::Permissions::from_mode(0o644))?;
-                }
+                Some(content) => write_file(&path, &content.0, 0o644)?,
                 None if path.exists() => fs::remove_file(&path)?,
                 None => {}
             }
@@ -300,9 +295,7 @@ impl Kubelet {
             fs::create_dir_all(&folder)?;
             let map = self.api::<ConfigMap>().get_opt(&source.name).await?;
             for (file, content) in map.and_then(|map| map.data).unwrap_or_default() {
-                let path = folder.join(file);
-                fs::write(&path, content)?;
-                fs::set_permissions(&path, fs::Permissions::from_mode(0o644))?;
+                write_file(&folder.join(file), content.as_bytes(), 0o644)?;
             }
             give_to_postgres(&folder)?;
         }
@@ -405,6 +398,11 @@ impl Kubelet {
         };
         self.members.iter().map(log).collect()
     }
+}
+
+fn write_file(path: &Path, content: &[u8], mode: u32) -> Result<()> {
+    fs::write(path, content)?;
+    Ok(fs::set_permissions(path, fs::Permissions::from_mode(mode))?)
 }
 
 /// Returns the major version of an image, such as `postgres:18.6`.

@@ -31,20 +31,11 @@ struct Samples(Vec<Sample>);
 impl Collector for Samples {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         for metric in METRICS {
-            // The encoder adds the end to a counter.
-            let stem = metric.name.trim_end_matches("_total");
-            let help = format!("{}.", metric.help);
-            let mut family = encoder.encode_descriptor(stem, &help, None, type_of(metric.kind))?;
-            if metric.labels.is_empty() {
-                let sample = self.0.iter().find(|sample| sample.metric == metric);
-                sample.map_or(Ok(()), |sample| encode_value(metric.kind, sample.value, family))?;
-                continue;
-            }
-            for sample in self.0.iter().filter(|sample| sample.metric == metric) {
+            let series = self.0.iter().filter(|sample| sample.metric == metric).map(|sample| {
                 let names = metric.labels.iter().map(|(name, _)| *name);
-                let labels: Vec<_> = names.zip(sample.labels.iter().map(String::as_str)).collect();
-                encode_value(metric.kind, sample.value, family.encode_family(&labels)?)?;
-            }
+                (names.zip(sample.labels.iter().map(String::as_str)).collect(), sample.value)
+            });
+            encode_family(&mut encoder, metric.name, metric.kind, metric.help, &series.collect::<Vec<_>>())?;
         }
         Ok(())
     }
@@ -56,35 +47,45 @@ struct CustomSamples(Vec<CustomSample>);
 
 impl Collector for CustomSamples {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let mut metrics = BTreeMap::<_, Vec<_>>::new();
+        let mut metrics = BTreeMap::<_, (_, Vec<_>)>::new();
         for sample in &self.0 {
-            metrics.entry(&sample.metric).or_default().push(sample);
+            let labels = sample.labels.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+            let (_, series) = metrics.entry(&sample.metric).or_insert_with(|| (sample, Vec::new()));
+            series.push((labels.collect(), sample.value));
         }
-        for (metric, samples) in metrics {
-            let Some(first) = samples.first() else { continue };
-            let help = format!("{}.", first.help);
-            let mut family = encoder.encode_descriptor(metric, &help, None, type_of(first.kind))?;
-            if let [only] = samples[..]
-                && only.labels.is_empty()
-            {
-                encode_value(only.kind, only.value, family)?;
-                continue;
-            }
-            for sample in samples {
-                let labels = sample.labels.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-                let labels: Vec<_> = labels.collect();
-                encode_value(sample.kind, sample.value, family.encode_family(&labels)?)?;
-            }
+        for (metric, (first, series)) in metrics {
+            encode_family(&mut encoder, metric, first.kind, &first.help, &series)?;
         }
         Ok(())
     }
 }
 
-fn type_of(kind: Kind) -> MetricType {
-    match kind {
-        Kind::Counter => MetricType::Counter,
-        Kind::Gauge => MetricType::Gauge,
+/// Labels and value of a sample.
+type Series<'a> = (Vec<(&'a str, &'a str)>, f64);
+
+/// Writes a metric with its samples.
+fn encode_family(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    kind: Kind,
+    help: &str,
+    series: &[Series<'_>],
+) -> fmt::Result {
+    // The encoder adds the end to a counter.
+    let (stem, metric_type) = match kind {
+        Kind::Counter => (name.trim_end_matches("_total"), MetricType::Counter),
+        Kind::Gauge => (name, MetricType::Gauge),
+    };
+    let mut family = encoder.encode_descriptor(stem, &format!("{help}."), None, metric_type)?;
+    if let [(labels, value)] = series
+        && labels.is_empty()
+    {
+        return encode_value(kind, *value, family);
     }
+    for (labels, value) in series {
+        encode_value(kind, *value, family.encode_family(labels)?)?;
+    }
+    Ok(())
 }
 
 fn encode_value(kind: Kind, value: f64, encoder: MetricEncoder<'_>) -> fmt::Result {
@@ -105,7 +106,7 @@ mod tests {
         let connections = Sample::labelled(&CONNECTIONS, &["a\"b\nc"], 2.0);
         let samples = vec![connections, Sample::new(&FENCES, 3.0), Sample::new(&UP, 1.0)];
         let orders = |state: &str, value| CustomSample {
-            metric: "ensemble_postgres_custom_orders_seen".to_owned(),
+            metric: "ensemble_postgres_custom_orders_seen_total".to_owned(),
             kind: Kind::Counter,
             help: "Orders".to_owned(),
             labels: vec![("state".to_owned(), state.to_owned())],

@@ -15,7 +15,7 @@ use postgres_model::wal_file::{SegmentSize, WalFileName};
 use postgres_processes::{Database, ObjectStore, Written};
 use serde_json::json;
 
-use super::{application::Application, bare, environment::TestEnv, rest::pid, throughput::server};
+use super::{application::Application, bare, environment::TestEnv, processes, throughput::server};
 use crate::figures;
 
 /// Base backups of each kind.
@@ -41,7 +41,7 @@ impl Backups {
         let mut database = env.database_on(kubelet, json!({"size": 1, "backup": store.backup()})).await?;
         self.archive(&mut database, &mut store).await?;
         back_up(&mut database).await?;
-        let instance = pid(database.primary()?.folder())?;
+        let instance = processes::instance_pid(database.primary()?.folder())?;
         figures::print("  instance manager, memory, peak", peak(instance)?, "MiB");
         env.end(database).await
     }
@@ -155,7 +155,7 @@ fn megabytes(bytes: f64, time: Duration) -> f64 {
 
 fn median(mut times: Vec<Duration>) -> Duration {
     times.sort();
-    times.get(times.len() / 2).copied().unwrap_or_default()
+    Duration::from_secs_f64(figures::percentile(&times, 50) / 1000.0)
 }
 
 #[cfg(test)]

@@ -15,6 +15,14 @@ pub(crate) fn instance(folder: &Path) -> Result<Pid> {
         .with_context(|| format!("no instance manager runs in {}", folder.display()))
 }
 
+/// Returns the process ID of the instance manager of the member with this folder, for `/proc`.
+///
+/// # Errors
+/// Returns an error if it does not run.
+pub(crate) fn instance_pid(folder: &Path) -> Result<u32> {
+    Ok(instance(folder)?.as_raw_nonzero().get().try_into()?)
+}
+
 /// Returns the postmaster of the member with this folder.
 ///
 /// # Errors

@@ -1,9 +1,6 @@
 //! What a PostgresCluster at rest costs.
 
-use std::{
-    path::Path,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use cluster::{
@@ -25,14 +22,18 @@ const IDLE: Duration = Duration::from_secs(5);
 /// Prints the memory and the CPU time of the members, and all requests about a cluster.
 pub(crate) async fn measure(env: &TestEnv, kubelet: &Kubelet, seconds: u64) -> Result<()> {
     wait_until_idle(env.cluster, IDLE).await?;
-    let spent = |member: &Member| -> Result<Duration> { cpu(pid(member.folder())?) };
+    let spent = |member: &Member| -> Result<Duration> { cpu(processes::instance_pid(member.folder())?) };
     let before = kubelet.members.iter().map(spent).collect::<Result<Vec<_>>>()?;
     let (mark, began) = (env.cluster.audit_mark()?, Instant::now());
     sleep(Duration::from_secs(seconds)).await;
     let took = began.elapsed();
     for (member, before) in kubelet.members.iter().zip(before) {
         let label = format!("instance manager of {} at rest", member.name);
-        figures::print(&format!("{label}, memory"), resident(pid(member.folder())?)?, "MiB");
+        figures::print(
+            &format!("{label}, memory"),
+            resident(processes::instance_pid(member.folder())?)?,
+            "MiB",
+        );
         print_cpu(&label, spent(member)?.saturating_sub(before), took);
     }
     let namespace = kubelet.namespace.name();
@@ -56,9 +57,4 @@ fn print_requests(label: &str, log: &AuditLog, took: Duration) {
     figures::print(&format!("requests of the {label}"), figures::count(all) / minutes, "a minute");
     figures::print("  of which writes", figures::count(writes) / minutes, "a minute");
     println!("  all in {:.0} s: {:?}", took.as_secs_f64(), count_requests(log));
-}
-
-/// Returns the process ID of the instance manager of the member with this folder.
-pub(crate) fn pid(folder: &Path) -> Result<u32> {
-    Ok(processes::instance(folder)?.as_raw_nonzero().get().try_into()?)
 }

@@ -208,6 +208,20 @@ orders:
     }
 
     #[test]
+    fn hostile_files_are_refused() {
+        let level = |level: i32| {
+            let aliases = vec![format!("*a{}", level - 1); 10].join(", ");
+            format!("a{level}: &a{level} [{aliases}]\n")
+        };
+        let bomb = "a0: &a0 [x, x, x]\n".to_owned() + &(1..12).map(level).collect::<String>();
+        for text in [bomb, "a: ".to_owned() + &"[".repeat(300_000), "- ".repeat(300_000)] {
+            assert!(parse(&text).is_err());
+        }
+        let entry = "a: {query: SELECT 1, metrics: [{a: {usage: GAUGE}}], runonserver: '";
+        assert!(error(&format!("{entry}{}'}}", ">".repeat(100_000))).contains("runonserver"));
+    }
+
+    #[test]
     fn malformed_entry_leaves_the_others() {
         let queries = parse(&format!("{ORDERS}\nother: {{query: SELECT 1}}")).unwrap();
         assert!(queries["orders"].is_ok() && queries["other"].is_err());

@@ -24,12 +24,15 @@ use std::{
 use anyhow::{Context as _, Result, anyhow, ensure};
 use parking_lot::Mutex;
 use postgres_model::metrics::QUERY_SUCCESS;
-use tokio::time::{Instant, timeout};
+use tokio::{
+    task::spawn_blocking,
+    time::{Instant, timeout},
+};
 use tracing::warn;
 
-use self::definition::Query;
 pub(super) use self::rows::CustomSample;
-use super::{QUERY, Sample};
+use self::{definition::Query, rows::BYTES};
+use super::{FRESH, QUERY, Sample};
 
 /// Shortest time for which the rows of a query are used.
 const CACHE: Duration = Duration::from_secs(5);
@@ -55,8 +58,8 @@ pub(super) struct CustomQueries {
     /// Where the ConfigMap is mounted, if there is one.
     folder: PathBuf,
     socket: PathBuf,
-    /// One scrape at a time runs queries.
-    running: Arc<tokio::sync::Mutex<()>>,
+    /// When a scrape has read the definitions last. One scrape at a time runs queries.
+    refreshed: Arc<tokio::sync::Mutex<Option<Instant>>>,
     outcomes: Mutex<BTreeMap<String, Outcome>>,
 }
 
@@ -70,21 +73,23 @@ struct Outcome {
 
 impl CustomQueries {
     pub(super) fn new(folder: PathBuf, socket: PathBuf) -> Self {
-        Self { folder, socket, running: Arc::default(), outcomes: Mutex::default() }
+        Self { folder, socket, refreshed: Arc::default(), outcomes: Mutex::default() }
     }
 
     /// Returns the samples, and whether each query succeeded.
     pub(super) async fn samples(self: &Arc<Self>, server: Server) -> (Vec<CustomSample>, Vec<Sample>) {
         // Queries that take longer go on.
-        if let Ok(running) = self.running.clone().try_lock_owned() {
-            let this = self.clone();
-            let refresh = tokio::spawn(async move {
-                this.refresh(&server).await;
-                drop(running);
-            });
-            let _ = timeout(QUERY, refresh).await;
+        if let Ok(mut refreshed) = self.refreshed.clone().try_lock_owned() {
+            if refreshed.is_none_or(|at| at.elapsed() >= FRESH) {
+                let this = self.clone();
+                let refresh = tokio::spawn(async move {
+                    *refreshed = Some(Instant::now());
+                    this.refresh(&server).await;
+                });
+                let _ = timeout(QUERY, refresh).await;
+            }
         } else {
-            let _ = timeout(QUERY, self.running.lock()).await;
+            let _ = timeout(QUERY, self.refreshed.lock()).await;
         }
         let outcomes = self.outcomes.lock();
         let samples = outcomes.values().filter_map(|outcome| outcome.result.as_ref().ok()).flatten();
@@ -96,7 +101,9 @@ impl CustomQueries {
 
     /// Runs the queries whose rows are old.
     async fn refresh(&self, server: &Server) {
-        let mut definitions = read(&self.folder);
+        let folder = self.folder.clone();
+        // Large files must not delay the main loop.
+        let Ok(mut definitions) = spawn_blocking(move || read(&folder)).await else { return };
         definitions.retain(|_, query| query.as_ref().map_or(true, |query| applies(query, server)));
         self.outcomes.lock().retain(|name, _| definitions.contains_key(name));
         for (name, query) in definitions {
@@ -114,7 +121,9 @@ impl CustomQueries {
     fn is_fresh(&self, name: &str, query: &Query) -> bool {
         let outcomes = self.outcomes.lock();
         let known = outcomes.get(name).filter(|outcome| outcome.query.as_ref() == Some(query));
-        known.is_some_and(|outcome| outcome.ended.elapsed() < query.cache.max(CACHE))
+        // What failed may work soon.
+        let cache = |outcome: &Outcome| if outcome.result.is_ok() { query.cache.max(CACHE) } else { CACHE };
+        known.is_some_and(|outcome| outcome.ended.elapsed() < cache(outcome))
     }
 
     /// Keeps the result of a query. Logs an error unless the last one was the same.
@@ -142,11 +151,14 @@ fn applies(query: &Query, server: &Server) -> bool {
 /// Checks what Prometheus requires of all samples together.
 fn check<'a>(samples: &[CustomSample], others: impl Iterator<Item = &'a CustomSample>) -> Result<()> {
     let (mut kinds, mut series) = (BTreeMap::new(), BTreeSet::new());
+    let mut bytes: usize = samples.iter().map(CustomSample::bytes).sum();
     for other in others {
+        bytes += other.bytes();
         kinds.insert(&other.metric, other.kind);
         series.insert((&other.metric, &other.labels));
     }
     ensure!(series.len() + samples.len() <= SAMPLES, "all queries have more than {SAMPLES} samples");
+    ensure!(bytes <= BYTES, "the samples of all queries have more than {BYTES} bytes");
     for sample in samples {
         let kind = *kinds.entry(&sample.metric).or_insert(sample.kind);
         ensure!(kind == sample.kind, "{} is a gauge of one query and a counter of another", sample.metric);

@@ -5,6 +5,7 @@ use std::{path::Path, time::Duration};
 use anyhow::{Context as _, Result, bail, ensure};
 use postgres_model::metrics::{CUSTOM_PREFIX, Kind};
 use postgres_protocol::escape::{escape_identifier, escape_literal};
+use tokio_postgres::Row;
 
 use super::definition::{Column, Query, Usage};
 use crate::{configuration::MAINTENANCE, session::Session};
@@ -12,17 +13,21 @@ use crate::{configuration::MAINTENANCE, session::Session};
 const ACTION: &str = "query for metrics";
 /// How long a query may take in one database.
 const LIMIT: Duration = Duration::from_secs(10);
+/// How long to wait for the answer. PostgreSQL gives up the query before.
+const WAIT: Duration = Duration::from_secs(12);
 /// Most rows of a query in one database.
 const ROWS: usize = 1000;
 /// Most databases in which a query runs.
 const DATABASES: usize = 64;
+/// Most bytes of the texts of all samples.
+pub(super) const BYTES: usize = 2 << 20;
 /// Most characters of a label.
 const LABEL: usize = 256;
 
 /// One value of a metric that a query defines.
 #[derive(Debug, Clone, PartialEq)]
 pub(in crate::metrics) struct CustomSample {
-    /// Name of the metric, without the end `_total`.
+    /// Name of the metric, with the end `_total` if it is a counter.
     pub(in crate::metrics) metric: String,
     pub(in crate::metrics) kind: Kind,
     pub(in crate::metrics) help: String,
@@ -30,18 +35,32 @@ pub(in crate::metrics) struct CustomSample {
     pub(in crate::metrics) value: f64,
 }
 
+impl CustomSample {
+    /// Returns the size of its texts.
+    pub(super) fn bytes(&self) -> usize {
+        let labels: usize = self.labels.iter().map(|(name, value)| name.len() + value.len()).sum();
+        self.metric.len() + self.help.len() + labels
+    }
+}
+
 /// Runs a query in its databases.
 ///
 /// # Errors
 /// Returns an error if PostgreSQL refuses the query or does not answer in time, or if the rows are no samples.
 pub(super) async fn samples(query: &Query, socket: &Path, application: &str) -> Result<Vec<CustomSample>> {
-    let mut samples = Vec::new();
+    let mut samples = Samples::default();
     for database in databases(query, socket, application).await? {
-        let rows = rows(query, socket, &database).await;
-        let found = rows.and_then(|rows| of_rows(query, &rows));
-        samples.extend(found.with_context(|| format!("database {database}"))?);
+        let ran = run(query, socket, &database, &mut samples).await;
+        ran.with_context(|| format!("database {database}"))?;
     }
-    Ok(samples)
+    Ok(samples.all)
+}
+
+/// The samples of a query, which are bounded while its rows arrive.
+#[derive(Default)]
+struct Samples {
+    all: Vec<CustomSample>,
+    bytes: usize,
 }
 
 /// Returns the names of the databases in which a query runs.
@@ -50,7 +69,7 @@ async fn databases(query: &Query, socket: &Path, application: &str) -> Result<Ve
         return Ok(vec![application.to_owned()]);
     }
     let session = Session::connect_to_monitor(socket, MAINTENANCE, LIMIT).await?;
-    let rows = session.rows("query for databases", LIMIT, &names(&query.databases)).await?;
+    let rows = session.rows("query for databases", WAIT, &names(&query.databases)).await?;
     ensure!(rows.len() <= DATABASES, "target_databases match more than {DATABASES} databases");
     Ok(rows.iter().filter_map(|row| row.try_get(0).ok()).collect())
 }
@@ -70,59 +89,83 @@ fn names(patterns: &[String]) -> String {
     )
 }
 
-/// The texts of a row, one for each column.
-type Texts = Vec<Option<String>>;
-
-/// Returns the rows of a query. It runs in a session of its own, so that it cannot change the next one.
-async fn rows(query: &Query, socket: &Path, database: &str) -> Result<Vec<Texts>> {
+/// Runs a query in a session of its own, so that it cannot change the next one.
+async fn run(query: &Query, socket: &Path, database: &str, samples: &mut Samples) -> Result<()> {
     let session = Session::connect_to_monitor(socket, database, LIMIT).await?;
     // A session can change what later transactions may do, but not what this one may.
-    session.execute(ACTION, LIMIT, "BEGIN READ ONLY").await?;
-    if let Some(predicate) = &query.predicate {
-        let answer = session.rows("predicate_query", LIMIT, predicate).await?;
-        let is_true = answer.first().map(|row| row.try_get::<_, bool>(0)).transpose();
-        if !is_true.context("the first column of predicate_query is not boolean")?.unwrap_or_default() {
-            return Ok(Vec::new());
-        }
+    session.execute(ACTION, WAIT, "BEGIN READ ONLY").await?;
+    if let Some(predicate) = &query.predicate
+        && !holds(&session, predicate).await?
+    {
+        return Ok(());
     }
-    let rows = session.rows(ACTION, LIMIT, &statement(query)).await?;
-    ensure!(rows.len() <= ROWS, "the query has more than {ROWS} rows");
-    let texts = |row: &tokio_postgres::Row| (0..row.len()).map(|column| row.try_get(column)).collect();
-    rows.iter().map(texts).collect::<Result<_, _>>().context("the rows have another form than expected")
+    let mut rows = 0;
+    let take = |row: &Row| {
+        rows += 1;
+        ensure!(rows <= ROWS, "the query has more than {ROWS} rows");
+        let texts = (0..row.len()).map(|column| row.try_get(column)).collect::<Result<Vec<_>, _>>();
+        samples.add(query, &texts.context("a row has another form than expected")?)
+    };
+    session.each_row(ACTION, WAIT, &statement(query), take).await
+}
+
+/// Returns whether the first row of a predicate is true.
+async fn holds(session: &Session, predicate: &str) -> Result<bool> {
+    let rows = session
+        .rows("predicate_query", WAIT, &bounded("left(first::text, 8)", predicate, "part(first)", 1))
+        .await?;
+    let answer: Option<String> = rows.first().and_then(|row| row.try_get(0).ok().flatten());
+    match answer.as_deref() {
+        Some("true") => Ok(true),
+        Some("false") | None => Ok(false),
+        Some(_) => bail!("the first column of predicate_query is not boolean"),
+    }
 }
 
 /// Returns a statement that bounds the rows of a query, and the texts in them.
 fn statement(query: &Query) -> String {
     let text = |column: &Column| format!("left({}::text, {LABEL})", escape_identifier(&column.name));
     let columns: Vec<_> = query.columns.iter().map(text).collect();
-    let sql = query.sql.trim().trim_end_matches(';');
-    // The last line of a query may be a comment.
-    format!("SELECT {} FROM (\n{sql}\n) AS part LIMIT {}", columns.join(", "), ROWS + 1)
+    bounded(&columns.join(", "), &query.sql, "part", ROWS + 1)
 }
 
-fn of_rows(query: &Query, rows: &[Texts]) -> Result<Vec<CustomSample>> {
-    let mut samples = Vec::new();
-    for row in rows {
+/// Returns a statement with these columns of a statement of a user, which gets a name, and with at most so
+/// many rows.
+fn bounded(columns: &str, sql: &str, name: &str, rows: usize) -> String {
+    let sql = sql.trim().trim_end_matches(';');
+    // The last line may be a comment.
+    format!("SELECT {columns} FROM (\n{sql}\n) AS {name} LIMIT {rows}")
+}
+
+impl Samples {
+    /// Adds those of a row, which has a text for each column.
+    fn add(&mut self, query: &Query, row: &[Option<String>]) -> Result<()> {
         let cells = || query.columns.iter().zip(row);
         let labels = cells().filter(|(column, _)| column.usage == Usage::Label);
-        let label = |(column, text): (&Column, &Option<String>)| {
-            (column.name.clone(), text.clone().unwrap_or_default())
-        };
-        let labels: Vec<_> = labels.map(label).collect();
+        // Prometheus takes a label without a value for one that is not there, and ignores the order.
+        let mut labels: Vec<_> = labels
+            .filter_map(|(column, text)| {
+                Some((column.name.clone(), text.clone().filter(|text| !text.is_empty())?))
+            })
+            .collect();
+        labels.sort();
         for (column, text) in cells() {
             let Some(value) = text.as_deref().map(|text| value(column, text)).transpose()?.flatten() else {
                 continue;
             };
             let name = format!("{CUSTOM_PREFIX}{}_{}", query.name, column.name);
             let (metric, kind) = match column.usage {
-                Usage::Counter => (name.strip_suffix("_total").unwrap_or(&name).to_owned(), Kind::Counter),
+                Usage::Counter => (format!("{}_total", name.trim_end_matches("_total")), Kind::Counter),
                 _ => (name, Kind::Gauge),
             };
-            let (help, labels) = (column.help.clone(), labels.clone());
-            samples.push(CustomSample { metric, kind, help, labels, value });
+            let sample =
+                CustomSample { metric, kind, help: column.help.clone(), labels: labels.clone(), value };
+            self.bytes += sample.bytes();
+            ensure!(self.bytes <= BYTES, "the samples of the query have more than {BYTES} bytes");
+            self.all.push(sample);
         }
+        Ok(())
     }
-    Ok(samples)
 }
 
 /// Returns the value of a cell. A label has none, nor has a text that the mapping lacks.
@@ -134,7 +177,8 @@ fn value(column: &Column, text: &str) -> Result<Option<f64>> {
         (_, "false") => Some(0.0),
         (_, text) => match text.parse() {
             Ok(value) => Some(value),
-            Err(_) => bail!("the column {} contains {text:?}, which is no number", column.name),
+            // The text itself may be secret.
+            Err(_) => bail!("the column {} contains a text that is no number", column.name),
         },
     })
 }
@@ -164,8 +208,12 @@ mod tests {
         }
     }
 
-    fn row(texts: [Option<&str>; 4]) -> Texts {
-        texts.map(|text| text.map(str::to_owned)).into()
+    fn samples(rows: &[[Option<&str>; 4]]) -> Result<Vec<CustomSample>> {
+        let mut samples = Samples::default();
+        for row in rows {
+            samples.add(&query(), &row.map(|text| text.map(str::to_owned)))?;
+        }
+        Ok(samples.all)
     }
 
     #[test]
@@ -183,22 +231,28 @@ mod tests {
 
     #[test]
     fn rows_become_samples() {
-        let rows = [
-            row([Some("new"), Some("2.5"), Some("7"), Some("good")]),
-            row([None, Some("true"), None, Some("bad")]),
-        ];
-        let samples = of_rows(&query(), &rows).unwrap();
-        let found: Vec<_> =
-            samples.iter().map(|it| (it.metric.as_str(), it.labels[0].1.as_str(), it.value)).collect();
+        let rows =
+            [[Some("new"), Some("2.5"), Some("7"), Some("good")], [None, Some("true"), None, Some("bad")]];
+        let found = samples(&rows).unwrap();
+        let values: Vec<_> = found.iter().map(|it| (it.metric.as_str(), it.labels.len(), it.value)).collect();
         let expected = [
-            ("ensemble_postgres_custom_orders_Rows", "new", 2.5),
-            ("ensemble_postgres_custom_orders_seen", "new", 7.0),
-            ("ensemble_postgres_custom_orders_health", "new", 1.0),
-            ("ensemble_postgres_custom_orders_Rows", "", 1.0),
+            ("ensemble_postgres_custom_orders_Rows", 1, 2.5),
+            ("ensemble_postgres_custom_orders_seen_total", 1, 7.0),
+            ("ensemble_postgres_custom_orders_health", 1, 1.0),
+            ("ensemble_postgres_custom_orders_Rows", 0, 1.0),
         ];
-        assert_eq!(found, expected);
-        assert_eq!((samples[1].kind, samples[0].kind), (Kind::Counter, Kind::Gauge));
-        let error = of_rows(&query(), &[row([None, Some("many"), None, None])]).unwrap_err();
-        assert_eq!(error.to_string(), "the column Rows contains \"many\", which is no number");
+        assert_eq!(values, expected);
+        assert_eq!(found[0].labels, [("state".to_owned(), "new".to_owned())]);
+        assert_eq!((found[1].kind, found[0].kind), (Kind::Counter, Kind::Gauge));
+        let error = samples(&[[None, Some("many"), None, None]]).unwrap_err();
+        assert_eq!(error.to_string(), "the column Rows contains a text that is no number");
+    }
+
+    #[test]
+    fn texts_of_all_rows_are_bounded() {
+        let label = "l".repeat(1024);
+        let rows: Vec<_> = (0..3000).map(|_| [Some(label.as_str()), Some("1"), None, None]).collect();
+        let error = samples(&rows).unwrap_err();
+        assert_eq!(error.to_string(), "the samples of the query have more than 2097152 bytes");
     }
 }
