@@ -98,6 +98,8 @@ async fn one_cause_produces_one_event() {
     let fixture = Fixture::new().await;
     let fails = fixture.create("fails", Behavior::Fail).await;
     fixture.until_reconciled(&fails, 3).await;
+    // Events are sent beside the reconciles.
+    eventually("an Event", PATIENCE, async || Ok(!fixture.events("fails").await.is_empty())).await.unwrap();
     let events = fixture.events("fails").await;
     assert_eq!(events.len(), 1, "{events:?}");
     assert_eq!(events[0].note.as_deref(), Some("the object requests a failure"));

@@ -81,10 +81,16 @@ async fn users_cannot_change_a_cordoned_tenant() {
     let outsider = config_maps(env, &Subject::without_groups("outsider-of-cordoned"), &namespace).await;
     outsider.create(&PostParams::default(), &config_map("outsider")).await.unwrap();
 
-    let tenant = env.read(&["get", "tenant", "cordoned"]).await;
-    let conditions = tenant["status"]["spaces"][0]["conditions"].as_array().unwrap();
-    let found = conditions.iter().find(|one| one["type"] == "Cordoned").unwrap();
-    assert_eq!((&found["status"], &found["reason"]), (&"True".into(), &"Cordoned".into()));
+    // The status is written after the label.
+    cluster::wait::eventually("the condition Cordoned", PATIENCE, async || {
+        let tenant = env.read(&["get", "tenant", "cordoned"]).await;
+        let conditions = tenant["status"]["spaces"][0]["conditions"].as_array().cloned().unwrap_or_default();
+        let found = conditions.iter().find(|one| one["type"] == "Cordoned");
+        let is_so = found.is_some_and(|it| it["status"] == "True" && it["reason"] == "Cordoned");
+        Ok(if is_so { Ok(()) } else { Err(tenant) })
+    })
+    .await
+    .unwrap();
 
     env.change_tenant("cordoned", json!({ "cordoned": false })).await;
     env.until_label("namespace", &namespace, LABEL, &Value::Null).await;
@@ -95,13 +101,17 @@ async fn users_cannot_change_a_cordoned_tenant() {
     .await
     .unwrap();
     owner.delete(env, &namespace).await.unwrap();
-    let events = env.read(&["get", "events.v1.events.k8s.io", "--namespace=default"]).await;
-    let of_tenant =
-        events["items"].as_array().unwrap().iter().filter(|event| event["regarding"]["name"] == "cordoned");
-    let actions: Vec<_> = of_tenant.filter_map(|event| event["action"].as_str()).collect();
-    for action in ["Cordoned", "UnCordoned", "ValidationDenied"] {
-        assert!(actions.contains(&action), "{actions:?}");
-    }
+    // Events are sent beside what they tell of.
+    cluster::wait::eventually("the Events of the Tenant", PATIENCE, async || {
+        let events = env.read(&["get", "events.v1.events.k8s.io", "--namespace=default"]).await;
+        let events = events["items"].as_array().unwrap();
+        let of_tenant = events.iter().filter(|event| event["regarding"]["name"] == "cordoned");
+        let actions: Vec<_> = of_tenant.filter_map(|event| event["action"].as_str()).collect();
+        let has_all = ["Cordoned", "UnCordoned", "ValidationDenied"].iter().all(|it| actions.contains(it));
+        Ok(if has_all { Ok(()) } else { Err(actions.join(", ")) })
+    })
+    .await
+    .unwrap();
 }
 
 #[tokio::test]
