@@ -21,12 +21,13 @@ use operator_core::{
 };
 use serde::Serialize;
 use tokio::time::Instant;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
     api::PostgresCluster,
     build::{access, budget, lease, network, service::Access},
     error::Error,
-    lease_ages::LeaseAges,
+    lease_ages::{LeaseAges, is_renewal},
     live_owner::LiveOwner,
 };
 
@@ -38,6 +39,7 @@ pub(crate) struct ChildObjects {
     leases: Children<Lease>,
     live_leases: Writer<Lease>,
     lease_ages: LeaseAges,
+    _expiry: AbortOnDropHandle<()>,
     accounts: Children<ServiceAccount>,
     roles: Children<Role>,
     bindings: Children<RoleBinding>,
@@ -50,8 +52,9 @@ impl ChildObjects {
         let seen = lease_ages.clone();
         let leases = builder.children::<Lease>(move |change| {
             seen.record(change, Instant::now());
-            controllers_of::<Lease, PostgresCluster>(change)
+            if is_renewal(change) { Vec::new() } else { controllers_of::<Lease, PostgresCluster>(change) }
         });
+        let expiry = tokio::spawn(lease_ages.clone().reconcile_expired(builder.trigger()));
         Self {
             services: builder.owns(),
             budgets: builder.owns(),
@@ -59,6 +62,7 @@ impl ChildObjects {
             live_leases: builder.writer(leases.informer().clone()),
             leases,
             lease_ages,
+            _expiry: AbortOnDropHandle::new(expiry),
             accounts: builder.owns(),
             roles: builder.owns(),
             bindings: builder.owns(),
@@ -75,6 +79,11 @@ impl ChildObjects {
     /// Returns how long the Lease of a cluster has had this version, as far as this process knows.
     pub(crate) fn lease_age(&self, cluster: &PostgresCluster, version: &str) -> Duration {
         self.lease_ages.of(&key(cluster, &cluster.name_any()), version, Instant::now())
+    }
+
+    /// Reconciles a cluster when this version of its Lease reaches this age, unless it is renewed before.
+    pub(crate) fn await_lease_age(&self, cluster: &PostgresCluster, version: &str, age: Duration) {
+        self.lease_ages.await_age(&key(cluster, &cluster.name_any()), version, age, Instant::now());
     }
 
     /// Reads the Lease of a cluster from the API server.

@@ -1,71 +1,231 @@
-//! How long the Leases have not changed, as far as this process knows.
+//! How long the Leases have not changed, as far as this process knows, and which of them expire.
 //!
 //! A replica that does not lead watches the Leases too. It knows their ages when it becomes the leader, so
 //! that a failover need not wait for the Leases of the manager and of the primary one after the other.
+//!
+//! Renewals reconcile nothing. A cluster is reconciled when its Lease has not been renewed in time.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    sync::Arc,
+    time::Duration,
+};
 
 use k8s_openapi::api::coordination::v1::Lease;
-use operator_core::{ObjectKey, informer::Change};
+use operator_core::{ObjectKey, builder::Trigger, informer::Change};
 use parking_lot::Mutex;
-use tokio::time::Instant;
-
-use crate::timers::Timer;
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep_until},
+};
 
 /// When the versions of the Leases were first seen. Clones share them.
 ///
 /// A version is seen after it was written, so a Lease is never younger than its age here.
 #[derive(Clone, Default)]
-pub(crate) struct LeaseAges(Arc<Mutex<HashMap<ObjectKey, Timer<Option<String>>>>>);
+pub(crate) struct LeaseAges(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    leases: Mutex<HashMap<ObjectKey, Seen>>,
+    /// A cluster waits for the expiry of its Lease.
+    awaited: Notify,
+}
+
+/// A version of a Lease.
+struct Seen {
+    version: Option<String>,
+    since: Instant,
+    /// The age at which the cluster of this Lease is reconciled.
+    awaited_age: Option<Duration>,
+    /// Whether this version has reached that age.
+    is_expired: bool,
+}
+
+impl Seen {
+    fn new(version: Option<String>, since: Instant) -> Self {
+        Self { version, since, awaited_age: None, is_expired: false }
+    }
+
+    /// Returns when this version reaches the awaited age.
+    fn expiry(&self) -> Option<Instant> {
+        self.awaited_age.and_then(|age| self.since.checked_add(age))
+    }
+}
 
 impl LeaseAges {
     /// Records a change of a Lease.
     pub(crate) fn record(&self, change: &Change<Lease>, now: Instant) {
-        let mut timers = self.0.lock();
-        match &change.new {
-            Some(lease) => {
-                let version = lease.metadata.resource_version.clone();
-                timers.entry(change.key.clone()).or_default().observe(version, now);
+        let mut leases = self.0.leases.lock();
+        let Some(lease) = &change.new else {
+            leases.remove(&change.key);
+            return;
+        };
+        let version = lease.metadata.resource_version.clone();
+        match leases.entry(change.key.clone()) {
+            Entry::Vacant(entry) => drop(entry.insert(Seen::new(version, now))),
+            Entry::Occupied(mut entry) if entry.get().version != version => {
+                let awaited_age = entry.get().awaited_age;
+                entry.insert(Seen { awaited_age, ..Seen::new(version, now) });
             }
-            None => drop(timers.remove(&change.key)),
+            // A new subscriber, or a relist, delivers the same version again.
+            Entry::Occupied(_) => {}
         }
     }
 
     /// Returns how long this version of a Lease has been known.
     pub(crate) fn of(&self, key: &ObjectKey, version: &str, now: Instant) -> Duration {
-        let timers = self.0.lock();
-        timers.get(key).and_then(|timer| timer.age(&Some(version.to_owned()), now)).unwrap_or_default()
+        let leases = self.0.leases.lock();
+        let seen = leases.get(key).filter(|seen| seen.version.as_deref() == Some(version));
+        seen.map(|seen| now.saturating_duration_since(seen.since)).unwrap_or_default()
     }
+
+    /// Reconciles the cluster of a Lease once when the present version, or a later one, reaches this age. A
+    /// version that has reached it is known.
+    pub(crate) fn await_age(&self, key: &ObjectKey, version: &str, age: Duration, now: Instant) {
+        let mut leases = self.0.leases.lock();
+        // The cache can have a Lease before its change is recorded.
+        let seen = leases.entry(key.clone()).or_insert_with(|| Seen::new(Some(version.to_owned()), now));
+        seen.awaited_age = Some(age);
+        seen.is_expired = seen.expiry().is_some_and(|at| at <= now);
+        self.0.awaited.notify_one();
+    }
+
+    /// Reconciles the clusters whose Leases reach the awaited age. Never returns.
+    pub(crate) async fn reconcile_expired(self, trigger: Trigger) {
+        loop {
+            let (expired, next) = self.expired(Instant::now());
+            for key in expired {
+                trigger.reconcile(key);
+            }
+            let expiry = async {
+                match next {
+                    Some(at) => sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = expiry => {}
+                () = self.0.awaited.notified() => {}
+            }
+        }
+    }
+
+    /// Returns the Leases that have reached the awaited age, each once, and when the next one does unless it is
+    /// renewed.
+    fn expired(&self, now: Instant) -> (Vec<ObjectKey>, Option<Instant>) {
+        let (mut expired, mut next) = (Vec::new(), None);
+        for (key, seen) in self.0.leases.lock().iter_mut().filter(|(_, seen)| !seen.is_expired) {
+            let Some(at) = seen.expiry() else { continue };
+            if at <= now {
+                seen.is_expired = true;
+                expired.push(key.clone());
+            } else {
+                next = next.into_iter().chain([at]).min();
+            }
+        }
+        (expired, next)
+    }
+}
+
+/// Returns whether a change of a Lease tells only that its holder is alive.
+pub(crate) fn is_renewal(change: &Change<Lease>) -> bool {
+    let (Some(old), Some(new)) = (&change.old, &change.new) else { return false };
+    let others = |lease: &Lease| {
+        let mut lease = lease.clone();
+        lease.metadata.resource_version = None;
+        lease.metadata.managed_fields = None;
+        if let Some(spec) = &mut lease.spec {
+            spec.renew_time = None;
+        }
+        lease
+    };
+    others(old) == others(new)
 }
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::{
+        api::coordination::v1::LeaseSpec, apimachinery::pkg::apis::meta::v1::MicroTime, jiff::Timestamp,
+    };
     use kube::core::ObjectMeta;
 
     use super::*;
+
+    fn key() -> ObjectKey {
+        ObjectKey::namespaced("shop", "db")
+    }
+
+    fn lease(version: &str) -> Lease {
+        let metadata = ObjectMeta { resource_version: Some(version.into()), ..ObjectMeta::default() };
+        Lease { metadata, spec: Some(LeaseSpec::default()) }
+    }
+
+    fn change(old: Option<Lease>, new: Option<Lease>) -> Change<Lease> {
+        Change { key: key(), old: old.map(Arc::new), new: new.map(Arc::new) }
+    }
 
     #[test]
     fn age_counts_from_the_last_change() {
         let (ages, start) = (LeaseAges::default(), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
-        let key = ObjectKey::namespaced("shop", "db");
-        let change = |version: Option<&str>, seconds| {
-            let lease = |version: &str| {
-                let metadata = ObjectMeta { resource_version: Some(version.into()), ..ObjectMeta::default() };
-                Arc::new(Lease { metadata, ..Lease::default() })
-            };
-            ages.record(&Change { key: key.clone(), old: None, new: version.map(lease) }, at(seconds));
+        let record = |version: Option<&str>, seconds| {
+            ages.record(&change(None, version.map(lease)), at(seconds));
         };
-        let age = |version, seconds| ages.of(&key, version, at(seconds)).as_secs();
+        let age = |version, seconds| ages.of(&key(), version, at(seconds)).as_secs();
         assert_eq!(age("1", 0), 0);
-        change(Some("1"), 0);
-        // A new subscriber, or a relist, delivers the same version again.
-        change(Some("1"), 2);
+        record(Some("1"), 0);
+        record(Some("1"), 2);
         assert_eq!((age("1", 5), age("2", 5)), (5, 0));
-        change(Some("2"), 6);
+        record(Some("2"), 6);
         assert_eq!((age("1", 8), age("2", 8)), (0, 2));
-        change(None, 9);
+        record(None, 9);
         assert_eq!(age("2", 10), 0);
-        assert!(ages.0.lock().is_empty());
+        assert!(ages.0.leases.lock().is_empty());
+    }
+
+    #[test]
+    fn lease_that_is_not_renewed_expires_once() {
+        let (ages, start) = (LeaseAges::default(), Instant::now());
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let expired = |seconds| ages.expired(at(seconds));
+        ages.record(&change(None, Some(lease("1"))), at(0));
+        assert_eq!(expired(99), (vec![], None), "nobody waits");
+        let await_age = |version, seconds| {
+            ages.await_age(&key(), version, Duration::from_secs(15), at(seconds));
+        };
+        await_age("1", 3);
+        assert_eq!(expired(14), (vec![], Some(at(15))));
+        ages.record(&change(None, Some(lease("2"))), at(14));
+        assert_eq!(expired(15), (vec![], Some(at(29))), "it was renewed");
+        assert_eq!(expired(29), (vec![key()], None));
+        assert_eq!(expired(30), (vec![], None));
+        await_age("2", 31);
+        assert_eq!(expired(31), (vec![], None), "the reconcile has seen it");
+        ages.record(&change(None, Some(lease("3"))), at(32));
+        assert_eq!(expired(33), (vec![], Some(at(47))), "the cache was late");
+        ages.record(&change(None, None), at(40));
+        assert_eq!(expired(99), (vec![], None));
+        await_age("4", 100);
+        assert_eq!(expired(100), (vec![], Some(at(115))), "the cache was faster than the change");
+    }
+
+    #[test]
+    fn only_the_time_of_a_renewal_changes() {
+        let renewed = |version, second| {
+            let mut lease = lease(version);
+            let time = MicroTime(Timestamp::from_second(second).unwrap());
+            lease.spec.as_mut().unwrap().renew_time = Some(time);
+            lease
+        };
+        assert!(is_renewal(&change(Some(renewed("1", 5)), Some(renewed("2", 10)))));
+        let mut other = renewed("2", 10);
+        other.spec.as_mut().unwrap().holder_identity = Some("db-2".to_owned());
+        assert!(!is_renewal(&change(Some(renewed("1", 5)), Some(other))));
+        let mut other = renewed("2", 10);
+        other.metadata.annotations = Some([("epoch".to_owned(), "2".to_owned())].into());
+        assert!(!is_renewal(&change(Some(renewed("1", 5)), Some(other))));
+        assert!(!is_renewal(&change(None, Some(renewed("1", 5)))));
+        assert!(!is_renewal(&change(Some(renewed("1", 5)), None)));
     }
 }

@@ -30,10 +30,7 @@ use kube::{CustomResourceExt, ResourceExt};
 use lease::{LeaseRecord, record};
 use operator_core::kind::uid;
 use parking_lot::Mutex;
-use postgres_model::{
-    timeline::Position,
-    version::{Catalog, OFFICIAL_IMAGES},
-};
+use postgres_model::version::{Catalog, OFFICIAL_IMAGES};
 use tokio::time::Instant;
 
 use crate::{
@@ -59,7 +56,7 @@ use crate::{
     protection, recovery,
     reports::Reports,
     resize_refusals,
-    secrets::{RECHECK, Secrets},
+    secrets::{RECHECK, Secrets, recheck},
     standbys::{streaming, successors},
     status::{Failure, Observation, status},
     timers::Timers,
@@ -70,6 +67,9 @@ use crate::{
 const AFTER_CHANGE: Duration = Duration::from_millis(100);
 /// Time between two looks at a cluster that changes its primary, or its synchronous replication.
 const LOOK: Duration = Duration::from_secs(1);
+/// Time between two looks at a cluster that has changed its primary or its standbys not long ago. Decisions
+/// wait for up to twice the duration of a Lease, or ten seconds.
+const LOOK_AFTER_CHANGE: Duration = Duration::from_secs(5);
 
 /// Images of PostgreSQL.
 pub const IMAGES: Setting = Setting {
@@ -237,7 +237,7 @@ impl Controller for PostgresClusterController {
         failures.into_iter().find(|failure| !matches!(failure, Error::AwaitingCleanup(_))).map_or(
             Ok(stored
                 .and(outcome?)
-                .and(next_look(&observed, &decision))
+                .and(next_look(&cluster, &observed, &decision))
                 .and(self.next_growth(&cluster))
                 .and(backups.outcome)),
             Err,
@@ -271,9 +271,10 @@ fn stop_if_deleted(failures: &mut Vec<Error>) -> Result<(), Error> {
     deleted.map_or(Ok(()), |index| Err(failures.swap_remove(index)))
 }
 
-/// Returns when a cluster is looked at again without any news: a Lease expires without one, and Secrets are
-/// read again.
-fn next_look(observed: &Observed, decision: &Decision) -> Outcome {
+/// Returns when a cluster is looked at again without any news. Secrets are read again then.
+///
+/// A Lease that expires [reconciles](crate::lease_ages) the cluster.
+fn next_look(cluster: &PostgresCluster, observed: &Observed, decision: &Decision) -> Outcome {
     let failover = &decision.membership.failover;
     // What is served depends on the membership, and the write of a status is no news.
     if decision.membership != observed.membership {
@@ -283,22 +284,22 @@ fn next_look(observed: &Observed, decision: &Decision) -> Outcome {
     if !observed.paused && (decision.recovery_problem.is_some() || decision.membership.is_recovering()) {
         return Outcome::RequeueAfter(LOOK);
     }
-    // A primary that is fenced stays down until the annotation changes.
-    // A fence and a pause need no look, but certificates expire during them.
-    if observed.paused
+    // A pause and a hibernation need no look, but certificates expire during them.
+    let waits = observed.paused
         || observed.hibernated
         || observed.primary_is_listed()
-        || !decision.membership.is_bootstrapped()
-    {
-        Outcome::RequeueAfter(RECHECK)
-    } else if failover.current.is_none() || failover.reigns.len() > 1 || observed.standbys_are_missing() {
-        Outcome::RequeueAfter(LOOK)
-    } else if decision.membership.members.len() > 1 {
-        let expires_in = observed.failover.lease_expires_in;
-        Outcome::RequeueAfter(if expires_in.is_zero() { LOOK } else { expires_in })
+        || !decision.membership.is_bootstrapped();
+    let lease_is_free = decision.membership.members.len() > 1 && observed.failover.lease_expires_in.is_zero();
+    let changes = failover.current.is_none() || failover.reigns.len() > 1 || observed.standbys_are_missing();
+    Outcome::RequeueAfter(if !waits && (changes || lease_is_free) {
+        LOOK
+    } else if observed.has_changed_lately() {
+        LOOK_AFTER_CHANGE
+    } else if waits {
+        RECHECK
     } else {
-        Outcome::RequeueAfter(RECHECK)
-    }
+        recheck(cluster)
+    })
 }
 
 impl PostgresClusterController {
@@ -351,15 +352,11 @@ impl PostgresClusterController {
         let membership = Membership::of(cluster);
         let reports = self.reports.of(&uid(cluster));
         let primary = membership.members.iter().find(|member| membership.is_primary(member.serial));
+        let last_position = self.reports.last_position(&uid(cluster), primary.map(|member| member.serial));
         let primary = primary.and_then(|primary| reports.get(&primary.serial));
         let mut timers = self.timers.lock();
         let timers = timers.entry(uid(cluster)).or_default();
         let now = Instant::now();
-        if let Some(report) = primary
-            && let (Some(timeline), Some(lsn)) = (report.timeline, report.positions.flushed)
-        {
-            timers.last_position = Some(Position { timeline, lsn });
-        }
         let streaming = streaming(primary);
         let streaming_since = timers.standbys.observe(streaming.clone(), now);
         let fence = stopped(cluster);
@@ -371,7 +368,7 @@ impl PostgresClusterController {
             expired_lease: lease.expired.clone(),
             since_change: timers.state.observe(membership.failover.clone(), now),
             max_lag: cluster.spec.failover.max_lag_bytes.try_into().unwrap_or_default(),
-            last_position: timers.last_position,
+            last_position,
             since_fenced: timers.fenced.observe(is_fenced, now),
         };
         Observed {
@@ -441,8 +438,10 @@ impl PostgresClusterController {
         let spec = Duration::from_secs(cluster.spec.failover.lease_seconds.into());
         let Some(lease) = self.children.lease(cluster) else { return Ok(LeaseState::held(spec)) };
         let known = record(&lease);
-        let unchanged = self.children.lease_age(cluster, &known.version);
         let duration = known.duration.max(spec);
+        // Comes first: a Lease that expires meanwhile reconciles the cluster again.
+        self.children.await_lease_age(cluster, &known.version, duration);
+        let unchanged = self.children.lease_age(cluster, &known.version);
         if let Some(state) = LeaseState::by_cache(&known, duration, unchanged) {
             return Ok(state);
         }

@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use postgres_model::{
     report::{InstanceReport, InstanceState, WalPositions},
     space::is_low,
+    timeline::Position,
 };
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{debug, info};
@@ -40,7 +41,32 @@ pub(crate) struct Source {
 /// Reports of all clusters.
 pub(crate) struct Reports {
     trigger: Trigger,
-    clusters: Mutex<HashMap<String, BTreeMap<Serial, Followed>>>,
+    clusters: Mutex<HashMap<String, Cluster>>,
+}
+
+/// Reports of one cluster.
+#[derive(Default)]
+struct Cluster {
+    followed: BTreeMap<Serial, Followed>,
+    primary: Arc<Mutex<Primary>>,
+}
+
+/// The last position of a primary, which is known for longer than its report.
+#[derive(Default)]
+struct Primary {
+    serial: Option<Serial>,
+    last_position: Option<Position>,
+}
+
+impl Primary {
+    /// Records the report of a member, if that is the primary.
+    fn note(&mut self, serial: Serial, report: &InstanceReport) {
+        if self.serial == Some(serial)
+            && let (Some(timeline), Some(lsn)) = (report.timeline, report.positions.flushed)
+        {
+            self.last_position = Some(Position { timeline, lsn });
+        }
+    }
 }
 
 /// A Pod that is followed.
@@ -63,6 +89,8 @@ struct Seal {
 #[derive(Clone)]
 struct Latest {
     report: Arc<Mutex<Option<InstanceReport>>>,
+    serial: Serial,
+    primary: Arc<Mutex<Primary>>,
     cluster: ObjectKey,
     trigger: Trigger,
 }
@@ -81,14 +109,15 @@ impl Reports {
         sources: BTreeMap<Serial, Source>,
     ) {
         let mut clusters = self.clusters.lock();
-        let followed = clusters.entry(uid.to_owned()).or_default();
+        let Cluster { followed, primary } = clusters.entry(uid.to_owned()).or_default();
         followed.retain(|serial, known| {
             Arc::ptr_eq(&known.client, client) && sources.get(serial) == Some(&known.source)
         });
         for (serial, source) in sources {
             followed.entry(serial).or_insert_with(|| {
                 let (cluster, trigger) = (cluster.clone(), self.trigger.clone());
-                let latest = Latest { report: Arc::default(), cluster, trigger };
+                let primary = primary.clone();
+                let latest = Latest { report: Arc::default(), serial, primary, cluster, trigger };
                 let task = tokio::spawn(poll(client.clone(), source.clone(), latest.clone()));
                 let (client, task) = (client.clone(), AbortOnDropHandle::new(task));
                 Followed { source, client, latest, seal: None, request: None, _task: task }
@@ -99,14 +128,30 @@ impl Reports {
     /// Returns the reports of the members that answer.
     pub(crate) fn of(&self, uid: &str) -> BTreeMap<Serial, InstanceReport> {
         let clusters = self.clusters.lock();
-        let followed = clusters.get(uid).into_iter().flatten();
+        let followed = clusters.get(uid).into_iter().flat_map(|cluster| &cluster.followed);
         followed.filter_map(|(serial, pod)| Some((*serial, pod.latest.report.lock().clone()?))).collect()
+    }
+
+    /// Returns the last position that a primary of a cluster has reported, also if it does not answer now.
+    pub(crate) fn last_position(&self, uid: &str, primary: Option<Serial>) -> Option<Position> {
+        let clusters = self.clusters.lock();
+        let cluster = clusters.get(uid)?;
+        cluster.primary.lock().serial = primary;
+        // Its report can be older than its promotion is in the status.
+        if let Some((serial, pod)) = primary.and_then(|serial| cluster.followed.get_key_value(&serial))
+            && let Some(report) = pod.latest.report.lock().as_ref()
+        {
+            cluster.primary.lock().note(*serial, report);
+        }
+        cluster.primary.lock().last_position
     }
 
     /// Asks a member to seal itself. Its report tells when it has. Does nothing while it is asked.
     pub(crate) fn seal(&self, uid: &str, serial: Serial, epoch: u64) {
         let mut clusters = self.clusters.lock();
-        let Some(pod) = clusters.get_mut(uid).and_then(|followed| followed.get_mut(&serial)) else { return };
+        let Some(pod) = clusters.get_mut(uid).and_then(|cluster| cluster.followed.get_mut(&serial)) else {
+            return;
+        };
         let is_asked = |seal: &Seal| seal.epoch == epoch && !seal.task.is_finished();
         if !pod.seal.as_ref().is_some_and(is_asked) {
             let (client, source, latest) = (pod.client.clone(), pod.source.clone(), pod.latest.clone());
@@ -119,7 +164,9 @@ impl Reports {
     /// asked for the same.
     pub(crate) fn request(&self, uid: &str, serial: Serial, request: Request) {
         let mut clusters = self.clusters.lock();
-        let Some(pod) = clusters.get_mut(uid).and_then(|followed| followed.get_mut(&serial)) else { return };
+        let Some(pod) = clusters.get_mut(uid).and_then(|cluster| cluster.followed.get_mut(&serial)) else {
+            return;
+        };
         let is_asked =
             pod.request.as_ref().is_some_and(|(known, task)| *known == request && !task.is_finished());
         if !is_asked {
@@ -155,6 +202,9 @@ impl Latest {
 
     fn replace(&self, latest: &mut Option<InstanceReport>, report: Option<InstanceReport>) {
         let decides = latest.as_ref().map(decisive) != report.as_ref().map(decisive);
+        if let Some(report) = &report {
+            self.primary.lock().note(self.serial, report);
+        }
         *latest = report;
         if decides {
             self.trigger.reconcile(self.cluster.clone());

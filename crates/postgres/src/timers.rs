@@ -4,7 +4,7 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use postgres_model::{failover::FailoverState, timeline::Position};
+use postgres_model::failover::FailoverState;
 use tokio::time::Instant;
 
 use crate::resize_refusals::ResizeRefusals;
@@ -21,8 +21,6 @@ pub(crate) struct ClusterTimers {
     pub(crate) standbys: Timer<Option<Vec<String>>>,
     /// Whether a person has fenced the primary.
     pub(crate) fenced: Timer<bool>,
-    /// Last position that a primary reported.
-    pub(crate) last_position: Option<Position>,
     /// Volumes that the API server does not let grow.
     pub(crate) refusals: ResizeRefusals,
 }

@@ -5,10 +5,10 @@ use std::time::Duration;
 use cluster::{Component, wait::eventually};
 use serde_json::json;
 
-use crate::support::{DEVICES, PATIENCE, TENANT, TestEnv, Webhooks, tutorial};
+use crate::support::{DEVICES, Manager, PATIENCE, TENANT, TestEnv, Webhooks, tutorial};
 
 #[tokio::test]
-async fn validates_and_labels_tenants() {
+async fn validates_and_labels_tenants_until_stopped() {
     let (env, manager) = TestEnv::with_webhooks().await;
 
     // RE2 supports quotations, so the schema accepts them. The manager's patterns do not.
@@ -34,8 +34,7 @@ async fn validates_and_labels_tenants() {
     env.kubectl(&["delete", "tenant", "oil"]).await.unwrap();
 
     env.assert_no_forbidden_requests();
-    let log = manager.stop().await;
-    assert!(log.contains("the manager has stopped"), "{log}");
+    assert_reviews_are_answered_while_stopping(&env, manager).await;
 }
 
 /// Waits until the Tenant has the label with its name, initially and after the label is removed or
@@ -47,6 +46,20 @@ async fn assert_label_is_restored(env: &TestEnv) {
         env.kubectl(&["label", "tenant", "oil", "--overwrite", change]).await.unwrap();
         assert_eq!(env.kubectl(&select).await.unwrap().trim(), "tenant.capsule.clastix.io/oil", "{change}");
     }
+}
+
+async fn assert_reviews_are_answered_while_stopping(env: &TestEnv, manager: Manager) {
+    let stopping = manager.stop();
+    let reviews = async {
+        // The API server calls the webhook for another moment, for less than a second.
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        env.try_tenant("gas", json!({})).await
+    };
+    let (log, reviews) = tokio::join!(stopping, reviews);
+    reviews.unwrap();
+    assert!(log.contains("the manager has stopped"), "{log}");
+    let refused = env.try_tenant("gas", json!({})).await.unwrap_err();
+    assert!(refused.contains("failed calling webhook"), "{refused}");
 }
 
 #[tokio::test]
@@ -100,21 +113,6 @@ async fn cluster_recovers_without_manager() {
     env.try_tenant("gas", json!({})).await.unwrap();
     env.kubectl(&["delete", "tenant", "oil", "--timeout=60s"]).await.unwrap();
     manager.stop().await;
-}
-
-#[tokio::test]
-async fn stopping_manager_answers_remaining_reviews() {
-    let (env, manager) = TestEnv::with_webhooks().await;
-    let ended = manager.stop();
-    let reviews = async {
-        // The API server calls the webhook for another moment, for less than a second.
-        tokio::time::sleep(Duration::from_millis(500)).await;
-        env.try_tenant("oil", json!({})).await
-    };
-    let (_, reviews) = tokio::join!(ended, reviews);
-    reviews.unwrap();
-    let refused = env.try_tenant("oil", json!({})).await.unwrap_err();
-    assert!(refused.contains("failed calling webhook"), "{refused}");
 }
 
 /// A rule for a resource that does not exist, for example a singular, never matches and causes no

@@ -6,28 +6,36 @@ use cluster::wait::eventually;
 use k8s_openapi::{api::core::v1::Pod, jiff::Timestamp};
 use kube::{Api, Client, api::EvictParams};
 use serde_json::{Value, json};
+use tokio::sync::{Mutex, MutexGuard, OnceCell};
 
-use crate::support::{MEMCACHED, POD_SET, TestEnv};
+use crate::support::{MEMCACHED, Manager, POD_SET, TestEnv};
 
 /// The disruption controller discovers kinds every 30 s. The timeout allows for a busy machine.
 const BUDGETS: Duration = Duration::from_mins(3);
 
-/// A cluster whose nodes can be cordoned, and a client that requests evictions.
+/// A cluster whose nodes one test at a time can cordon, and a client that requests evictions.
 struct EvictionTest {
-    env: TestEnv,
-    _manager: crate::support::Manager,
+    env: &'static TestEnv,
+    _nodes: MutexGuard<'static, ()>,
     pods: Api<Pod>,
 }
 
 impl EvictionTest {
     async fn new() -> Self {
-        let env = TestEnv::complete().await;
-        let manager = env.start("manager", &env.account, &[]);
+        static SHARED_ENV: OnceCell<(TestEnv, Manager)> = OnceCell::const_new();
+        static NODES: Mutex<()> = Mutex::const_new(());
+        let nodes = NODES.lock().await;
+        let start = async || {
+            let env = TestEnv::complete().await;
+            let manager = env.start("manager", &env.account, &["--controllers=memcached,podset"]);
+            (env, manager)
+        };
+        let (env, _) = SHARED_ENV.get_or_init(start).await;
         // A rejected eviction must not be retried.
         let mut config = env.cluster.config().await.unwrap();
         config.default_retry = false;
         let pods = Api::namespaced(Client::try_from(config).unwrap(), "default");
-        Self { env, _manager: manager, pods }
+        Self { env, _nodes: nodes, pods }
     }
 
     async fn for_all_nodes(&self, verb: &str) {

@@ -63,6 +63,8 @@ pub(super) struct Member {
     seals: watch::Receiver<Option<u64>>,
     /// The readiness that the Pod has in the API.
     ready: Option<bool>,
+    /// A version of the cluster, and what it says to this member.
+    read: (Option<String>, Option<Arc<MemberCluster>>),
     /// The certificates of the status API.
     _folder: TempDir,
 }
@@ -120,13 +122,14 @@ impl Member {
             status,
             seals,
             ready: None,
+            read: (None, None),
             _folder: folder,
         })
     }
 
     /// Works until the Pod is deleted. Then stops PostgreSQL, and releases the Lease.
     pub(super) async fn run(mut self, stop: CancellationToken) {
-        let mut changes = self.shared.changes.subscribe();
+        let mut changes = self.shared.subscribe(&self.place.cluster);
         loop {
             changes.borrow_and_update();
             let Some(next) = stop.run_until_cancelled(self.step()).await else { break };
@@ -139,7 +142,7 @@ impl Member {
             }
         }
         self.shared.databases.lock().stop(&self.place);
-        self.shared.notify();
+        self.shared.notify(&self.place.cluster);
         self.election.set(LeaseIntent::Release);
         let released = async {
             while self.election.view().epoch.is_some() {
@@ -152,18 +155,31 @@ impl Member {
 
     /// Performs one step. Returns the time until the next one.
     async fn step(&mut self) -> Duration {
-        let cluster = self.shared.cluster(&self.place.cluster);
-        let cluster = cluster.and_then(|cluster| read(&cluster, &self.cluster_uid, &self.place.member));
-        let Some(local) = self.local(cluster.as_ref()) else { return LOOK };
-        let plan = plan(&self.observed(cluster.as_ref(), &local));
+        let cluster = self.read();
+        let cluster = cluster.as_deref();
+        let Some(local) = self.local(cluster) else { return LOOK };
+        let plan = plan(&self.observed(cluster, &local));
         self.election.set(plan.lease.clone());
-        self.perform(&plan, cluster.as_ref());
-        let Some(local) = self.local(cluster.as_ref()) else { return LOOK };
+        self.perform(&plan, cluster);
+        let Some(local) = self.local(cluster) else { return LOOK };
         let (member, pod_uid) = (self.place.member.clone(), self.pod_uid.clone());
         let first = InstanceReport::starting(member, pod_uid, env!("CARGO_PKG_VERSION"));
-        self.status.publish(report(first, &plan, &local, cluster.as_ref()));
+        self.status.publish(report(first, &plan, &local, cluster));
         self.report_readiness(is_ready(&local)).await;
         if plan.command.is_some() { RETRY } else { LOOK }
+    }
+
+    /// Returns what this member reads in its cluster. Each version is read once.
+    fn read(&mut self) -> Option<Arc<MemberCluster>> {
+        let cluster = self.shared.cluster(&self.place.cluster);
+        let version = cluster.as_ref().and_then(|cluster| cluster.resource_version());
+        if self.read.0 != version {
+            let read = cluster
+                .and_then(|cluster| read(&cluster, &self.cluster_uid, &self.place.member))
+                .map(Arc::new);
+            self.read = (version, read);
+        }
+        self.read.1.clone()
     }
 
     fn local(&self, cluster: Option<&MemberCluster>) -> Option<Local> {
@@ -194,7 +210,7 @@ impl Member {
         if let (Some(command), Some(cluster)) = (&plan.command, cluster) {
             let (view, parameters) = (&cluster.view, &cluster.parameters);
             self.shared.databases.lock().perform(&self.place, command, view, parameters);
-            self.shared.notify();
+            self.shared.notify(&self.place.cluster);
         }
     }
 

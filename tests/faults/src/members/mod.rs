@@ -27,7 +27,7 @@ use kube::{
     runtime::{
         WatchStreamExt,
         reflector::{self, Store},
-        watcher::{Config, watcher},
+        watcher::{self, Config, Event, watcher},
     },
 };
 use parking_lot::{Mutex, MutexGuard};
@@ -62,8 +62,8 @@ struct Shared {
     lease_client: Client,
     clusters: Store<PostgresCluster>,
     databases: Mutex<Databases>,
-    /// Counts the changes of clusters and of databases.
-    changes: watch::Sender<u64>,
+    /// Count the changes of a cluster and of its database.
+    changes: Mutex<HashMap<String, watch::Sender<u64>>>,
     next_address: AtomicU16,
 }
 
@@ -85,7 +85,7 @@ impl Members {
             lease_client,
             clusters,
             databases: Mutex::default(),
-            changes: watch::Sender::default(),
+            changes: Mutex::default(),
             next_address: AtomicU16::new(1),
         });
         let mut tasks = JoinSet::new();
@@ -108,8 +108,19 @@ impl Members {
 }
 
 impl Shared {
-    fn notify(&self) {
-        self.changes.send_modify(|count| *count = count.wrapping_add(1));
+    /// Returns a receiver of the changes of a cluster.
+    fn subscribe(&self, cluster: &str) -> watch::Receiver<u64> {
+        self.changes.lock().entry(cluster.to_owned()).or_default().subscribe()
+    }
+
+    /// Wakes the members of a cluster.
+    fn notify(&self, cluster: &str) {
+        self.changes.lock().get(cluster).into_iter().for_each(increase);
+    }
+
+    /// Wakes the members of all clusters.
+    fn notify_all(&self) {
+        self.changes.lock().values().for_each(increase);
     }
 
     /// Returns the next address of the machine itself. Each Pod needs one, as its port is fixed.
@@ -138,10 +149,22 @@ async fn lease_client(cluster: &Cluster, proxy: &Proxy) -> Result<Client> {
     Client::try_from(config).context("create the client of the members")
 }
 
-async fn follow_clusters(shared: Arc<Shared>, changes: impl Stream) {
+fn increase(changes: &watch::Sender<u64>) {
+    changes.send_modify(|count| *count = count.wrapping_add(1));
+}
+
+async fn follow_clusters(
+    shared: Arc<Shared>,
+    changes: impl Stream<Item = watcher::Result<Event<PostgresCluster>>>,
+) {
     changes
-        .for_each(|_| {
-            shared.notify();
+        .for_each(|change| {
+            match change {
+                Ok(Event::Apply(cluster) | Event::Delete(cluster)) => shared.notify(&cluster.name_any()),
+                // The store has the clusters of a list when the list is complete.
+                Ok(Event::Init | Event::InitApply(_)) | Err(_) => {}
+                Ok(Event::InitDone) => shared.notify_all(),
+            }
             ready(())
         })
         .await;

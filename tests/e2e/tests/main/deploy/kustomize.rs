@@ -34,7 +34,7 @@ async fn every_overlay_deploys_working_manager() {
 
 #[tokio::test]
 async fn options_of_the_proxy_are_components() {
-    let stage = TestEnv::bare().await;
+    let cluster = cluster::shared().await.unwrap();
     let dir = tempfile::tempdir().unwrap();
     // Kustomize accepts relative paths only.
     let up = "../".repeat(dir.path().canonicalize().unwrap().components().count() - 1);
@@ -45,7 +45,7 @@ async fn options_of_the_proxy_are_components() {
         "components": [ours("deploy/proxy-options/role-bindings"), ours("deploy/proxy-options/client-certificates")],
     });
     std::fs::write(dir.path().join("kustomization.yaml"), kustomization.to_string()).unwrap();
-    let built = stage.kubectl(&["kustomize", dir.path().to_str().unwrap()]).await.unwrap();
+    let built = cluster.kubectl(&["kustomize", dir.path().to_str().unwrap()]).await.unwrap();
     let objects = manifests::read(&built);
     let key =
         |kind: &str, namespace: &str, name: &str| (kind.to_owned(), namespace.to_owned(), name.to_owned());
