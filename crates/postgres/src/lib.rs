@@ -20,7 +20,7 @@
 //! status_client   client of the status API of the members
 //! reports         what the members report
 //! standbys        what the primary reports about its standbys
-//! lease_ages      how long the Leases have not changed
+//! lease_ages      how long the Leases have not changed, and which expire
 //! lease_state     pure: whether the primary holds its Lease
 //! timers          how long observations have held
 //! fence           the members that a person has fenced

@@ -15,6 +15,7 @@ use postgres_model::{
 };
 use rustls::{
     ClientConfig, RootCertStore,
+    client::Resumption,
     pki_types::{CertificateDer, InvalidDnsNameError, PrivateKeyDer, ServerName, pem::PemObject},
 };
 use tokio::{net::TcpStream, time::timeout};
@@ -81,10 +82,12 @@ impl StatusClient {
         let chain = chain.map_err(|error| invalid(&error))?;
         let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| ClientError("no private key".to_owned()))?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ClientConfig::builder_with_provider(provider)
+        let mut config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .and_then(|builder| builder.with_root_certificates(roots).with_client_auth_cert(chain, key))
             .map_err(|error| invalid(&error))?;
+        // A connection lasts as long as its member. The cache of sessions would be empty and large.
+        config.resumption = Resumption::disabled();
         Ok(Self { tls: TlsConnector::from(Arc::new(config)) })
     }
 
