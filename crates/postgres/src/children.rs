@@ -54,7 +54,8 @@ impl ChildObjects {
             seen.record(change, Instant::now());
             if is_renewal(change) { Vec::new() } else { controllers_of::<Lease, PostgresCluster>(change) }
         });
-        let expiry = tokio::spawn(lease_ages.clone().reconcile_expired(builder.trigger()));
+        let trigger = builder.trigger();
+        let expiry = tokio::spawn(lease_ages.clone().reconcile_expired(move |key| trigger.reconcile(key)));
         Self {
             services: builder.owns(),
             budgets: builder.owns(),
@@ -81,7 +82,7 @@ impl ChildObjects {
         self.lease_ages.of(&key(cluster, &cluster.name_any()), version, Instant::now())
     }
 
-    /// Reconciles a cluster when this version of its Lease reaches this age, unless it is renewed before.
+    /// Reconciles a cluster when its Lease reaches this age, unless it is renewed before.
     pub(crate) fn await_lease_age(&self, cluster: &PostgresCluster, version: &str, age: Duration) {
         self.lease_ages.await_age(&key(cluster, &cluster.name_any()), version, age, Instant::now());
     }

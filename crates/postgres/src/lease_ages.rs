@@ -5,19 +5,17 @@
 //!
 //! Renewals reconcile nothing. A cluster is reconciled when its Lease has not been renewed in time.
 
-use std::{
-    collections::{HashMap, hash_map::Entry},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::HashMap, future::pending, sync::Arc, time::Duration};
 
 use k8s_openapi::api::coordination::v1::Lease;
-use operator_core::{ObjectKey, builder::Trigger, informer::Change};
+use operator_core::{ObjectKey, informer::Change};
 use parking_lot::Mutex;
 use tokio::{
     sync::Notify,
     time::{Instant, sleep_until},
 };
+
+use crate::timers::Timer;
 
 /// When the versions of the Leases were first seen. Clones share them.
 ///
@@ -27,29 +25,23 @@ pub(crate) struct LeaseAges(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
-    leases: Mutex<HashMap<ObjectKey, Seen>>,
-    /// A cluster waits for the expiry of its Lease.
-    awaited: Notify,
+    leases: Mutex<HashMap<ObjectKey, Known>>,
+    /// A Lease may expire before the next one that was known to.
+    earlier: Notify,
 }
 
-/// A version of a Lease.
-struct Seen {
-    version: Option<String>,
-    since: Instant,
+/// What is known of a Lease.
+#[derive(Default)]
+struct Known {
+    version: Timer<Option<String>>,
     /// The age at which the cluster of this Lease is reconciled.
     awaited_age: Option<Duration>,
-    /// Whether this version has reached that age.
-    is_expired: bool,
 }
 
-impl Seen {
-    fn new(version: Option<String>, since: Instant) -> Self {
-        Self { version, since, awaited_age: None, is_expired: false }
-    }
-
+impl Known {
     /// Returns when this version reaches the awaited age.
     fn expiry(&self) -> Option<Instant> {
-        self.awaited_age.and_then(|age| self.since.checked_add(age))
+        self.version.since()?.checked_add(self.awaited_age?)
     }
 }
 
@@ -61,70 +53,66 @@ impl LeaseAges {
             leases.remove(&change.key);
             return;
         };
-        let version = lease.metadata.resource_version.clone();
-        match leases.entry(change.key.clone()) {
-            Entry::Vacant(entry) => drop(entry.insert(Seen::new(version, now))),
-            Entry::Occupied(mut entry) if entry.get().version != version => {
-                let awaited_age = entry.get().awaited_age;
-                entry.insert(Seen { awaited_age, ..Seen::new(version, now) });
-            }
-            // A new subscriber, or a relist, delivers the same version again.
-            Entry::Occupied(_) => {}
+        let known = leases.entry(change.key.clone()).or_default();
+        let was_expired = known.expiry().is_some_and(|at| at <= now);
+        // A new subscriber, or a relist, delivers the same version again.
+        known.version.observe(lease.metadata.resource_version.clone(), now);
+        if was_expired {
+            self.0.earlier.notify_one();
         }
     }
 
     /// Returns how long this version of a Lease has been known.
     pub(crate) fn of(&self, key: &ObjectKey, version: &str, now: Instant) -> Duration {
         let leases = self.0.leases.lock();
-        let seen = leases.get(key).filter(|seen| seen.version.as_deref() == Some(version));
-        seen.map(|seen| now.saturating_duration_since(seen.since)).unwrap_or_default()
+        let known = leases.get(key);
+        known.and_then(|known| known.version.age(&Some(version.to_owned()), now)).unwrap_or_default()
     }
 
-    /// Reconciles the cluster of a Lease once when the present version, or a later one, reaches this age. A
-    /// version that has reached it is known.
+    /// Reconciles the cluster of a Lease when the present version, or a later one, reaches this age. A version
+    /// that has reached it already reconciles nothing.
     pub(crate) fn await_age(&self, key: &ObjectKey, version: &str, age: Duration, now: Instant) {
         let mut leases = self.0.leases.lock();
+        let known = leases.entry(key.clone()).or_default();
         // The cache can have a Lease before its change is recorded.
-        let seen = leases.entry(key.clone()).or_insert_with(|| Seen::new(Some(version.to_owned()), now));
-        seen.awaited_age = Some(age);
-        seen.is_expired = seen.expiry().is_some_and(|at| at <= now);
-        self.0.awaited.notify_one();
+        if known.version.since().is_none() {
+            known.version.observe(Some(version.to_owned()), now);
+        }
+        if known.awaited_age.replace(age) != Some(age) {
+            self.0.earlier.notify_one();
+        }
     }
 
-    /// Reconciles the clusters whose Leases reach the awaited age. Never returns.
-    pub(crate) async fn reconcile_expired(self, trigger: Trigger) {
+    /// Calls `reconcile` with each Lease that reaches the awaited age, once for each version. Never returns.
+    pub(crate) async fn reconcile_expired(self, reconcile: impl Fn(ObjectKey)) {
+        let mut last = Instant::now();
         loop {
-            let (expired, next) = self.expired(Instant::now());
+            let now = Instant::now();
+            let (expired, next) = self.expired(last, now);
+            last = now;
             for key in expired {
-                trigger.reconcile(key);
+                reconcile(key);
             }
             let expiry = async {
                 match next {
                     Some(at) => sleep_until(at).await,
-                    None => std::future::pending().await,
+                    None => pending().await,
                 }
             };
             tokio::select! {
                 () = expiry => {}
-                () = self.0.awaited.notified() => {}
+                () = self.0.earlier.notified() => {}
             }
         }
     }
 
-    /// Returns the Leases that have reached the awaited age, each once, and when the next one does unless it is
+    /// Returns the Leases that have reached the awaited age after `last`, and when the next one does unless it is
     /// renewed.
-    fn expired(&self, now: Instant) -> (Vec<ObjectKey>, Option<Instant>) {
-        let (mut expired, mut next) = (Vec::new(), None);
-        for (key, seen) in self.0.leases.lock().iter_mut().filter(|(_, seen)| !seen.is_expired) {
-            let Some(at) = seen.expiry() else { continue };
-            if at <= now {
-                seen.is_expired = true;
-                expired.push(key.clone());
-            } else {
-                next = next.into_iter().chain([at]).min();
-            }
-        }
-        (expired, next)
+    fn expired(&self, last: Instant, now: Instant) -> (Vec<ObjectKey>, Option<Instant>) {
+        let leases = self.0.leases.lock();
+        let expiries = || leases.iter().filter_map(|(key, known)| Some((key, known.expiry()?)));
+        let expired = expiries().filter(|(_, at)| (last < *at) && (*at <= now)).map(|(key, _)| key.clone());
+        (expired.collect(), expiries().map(|(_, at)| at).filter(|at| now < *at).min())
     }
 }
 
@@ -149,6 +137,11 @@ mod tests {
         api::coordination::v1::LeaseSpec, apimachinery::pkg::apis::meta::v1::MicroTime, jiff::Timestamp,
     };
     use kube::core::ObjectMeta;
+    use tokio::{
+        sync::mpsc,
+        time::{sleep, timeout},
+    };
+    use tokio_util::task::AbortOnDropHandle;
 
     use super::*;
 
@@ -188,26 +181,48 @@ mod tests {
     fn lease_that_is_not_renewed_expires_once() {
         let (ages, start) = (LeaseAges::default(), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
-        let expired = |seconds| ages.expired(at(seconds));
+        let expired = |last, now| ages.expired(at(last), at(now));
         ages.record(&change(None, Some(lease("1"))), at(0));
-        assert_eq!(expired(99), (vec![], None), "nobody waits");
+        assert_eq!(expired(0, 99), (vec![], None), "nobody waits");
         let await_age = |version, seconds| {
             ages.await_age(&key(), version, Duration::from_secs(15), at(seconds));
         };
         await_age("1", 3);
-        assert_eq!(expired(14), (vec![], Some(at(15))));
+        assert_eq!(expired(3, 14), (vec![], Some(at(15))));
         ages.record(&change(None, Some(lease("2"))), at(14));
-        assert_eq!(expired(15), (vec![], Some(at(29))), "it was renewed");
-        assert_eq!(expired(29), (vec![key()], None));
-        assert_eq!(expired(30), (vec![], None));
+        assert_eq!(expired(14, 15), (vec![], Some(at(29))), "it was renewed");
+        assert_eq!(expired(15, 29), (vec![key()], None));
+        assert_eq!(expired(29, 30), (vec![], None));
         await_age("2", 31);
-        assert_eq!(expired(31), (vec![], None), "the reconcile has seen it");
+        assert_eq!(expired(30, 31), (vec![], None), "the reconcile has seen it");
         ages.record(&change(None, Some(lease("3"))), at(32));
-        assert_eq!(expired(33), (vec![], Some(at(47))), "the cache was late");
+        assert_eq!(expired(31, 33), (vec![], Some(at(47))), "the cache was late");
         ages.record(&change(None, None), at(40));
-        assert_eq!(expired(99), (vec![], None));
+        assert_eq!(expired(33, 99), (vec![], None));
         await_age("4", 100);
-        assert_eq!(expired(100), (vec![], Some(at(115))), "the cache was faster than the change");
+        assert_eq!(expired(99, 100), (vec![], Some(at(115))), "the cache was faster than the change");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn cluster_is_reconciled_at_each_expiry_of_its_lease() {
+        let (ages, start) = (LeaseAges::default(), Instant::now());
+        let (sender, mut expired) = mpsc::unbounded_channel();
+        let minute = Duration::from_mins(1);
+        let reconcile = move |key| sender.send((key, start.elapsed().as_secs())).unwrap();
+        let _task = AbortOnDropHandle::new(tokio::spawn(ages.clone().reconcile_expired(reconcile)));
+        let renew = |version| ages.record(&change(None, Some(lease(version))), Instant::now());
+        renew("1");
+        ages.await_age(&key(), "1", Duration::from_secs(15), Instant::now());
+        sleep(Duration::from_secs(10)).await;
+        renew("2");
+        assert_eq!(timeout(minute, expired.recv()).await.unwrap(), Some((key(), 25)));
+        // The reconcile finds in the API server that the Lease was renewed, and the cache learns it later.
+        ages.await_age(&key(), "2", Duration::from_secs(15), Instant::now());
+        sleep(Duration::from_secs(5)).await;
+        renew("3");
+        let next = timeout(minute, expired.recv()).await.unwrap();
+        assert_eq!(next, Some((key(), 45)), "nobody had to await the age of version 3");
+        assert!(expired.is_empty());
     }
 
     #[test]

@@ -41,7 +41,9 @@ use crate::{
         secret::server_names,
     },
     children::{ChildObjects, key},
-    decide::{Action, Decision, Failover, Observed, Storage, Switchover, Synchronous, Updates, decide},
+    decide::{
+        Action, Decision, Failover, Observed, Storage, Switchover, Synchronous, Updates, decide, next_look,
+    },
     deletion::{Deleter, FINALIZER, Finalizer},
     error::Error,
     event_log, events,
@@ -56,20 +58,12 @@ use crate::{
     protection, recovery,
     reports::Reports,
     resize_refusals,
-    secrets::{RECHECK, Secrets, recheck},
+    secrets::{Secrets, recheck},
     standbys::{streaming, successors},
     status::{Failure, Observation, status},
     timers::Timers,
     version::{Served, Unsupported, Versions, major_version},
 };
-
-/// Time until the next look after a change of the membership.
-const AFTER_CHANGE: Duration = Duration::from_millis(100);
-/// Time between two looks at a cluster that changes its primary, or its synchronous replication.
-const LOOK: Duration = Duration::from_secs(1);
-/// Time between two looks at a cluster that has changed its primary or its standbys not long ago. Decisions
-/// wait for up to twice the duration of a Lease, or ten seconds.
-const LOOK_AFTER_CHANGE: Duration = Duration::from_secs(5);
 
 /// Images of PostgreSQL.
 pub const IMAGES: Setting = Setting {
@@ -237,7 +231,7 @@ impl Controller for PostgresClusterController {
         failures.into_iter().find(|failure| !matches!(failure, Error::AwaitingCleanup(_))).map_or(
             Ok(stored
                 .and(outcome?)
-                .and(next_look(&cluster, &observed, &decision))
+                .and(Outcome::RequeueAfter(next_look(&observed, &decision, recheck(&cluster))))
                 .and(self.next_growth(&cluster))
                 .and(backups.outcome)),
             Err,
@@ -269,37 +263,6 @@ fn requested(change: &Change<PostgresCluster>) -> Vec<ObjectKey> {
 fn stop_if_deleted(failures: &mut Vec<Error>) -> Result<(), Error> {
     let deleted = failures.iter().position(|failure| matches!(failure, Error::Deleted(_)));
     deleted.map_or(Ok(()), |index| Err(failures.swap_remove(index)))
-}
-
-/// Returns when a cluster is looked at again without any news. Secrets are read again then.
-///
-/// A Lease that expires [reconciles](crate::lease_ages) the cluster.
-fn next_look(cluster: &PostgresCluster, observed: &Observed, decision: &Decision) -> Outcome {
-    let failover = &decision.membership.failover;
-    // What is served depends on the membership, and the write of a status is no news.
-    if decision.membership != observed.membership {
-        return Outcome::RequeueAfter(AFTER_CHANGE);
-    }
-    // The cluster has no watch on a backup of another one.
-    if !observed.paused && (decision.recovery_problem.is_some() || decision.membership.is_recovering()) {
-        return Outcome::RequeueAfter(LOOK);
-    }
-    // A pause and a hibernation need no look, but certificates expire during them.
-    let waits = observed.paused
-        || observed.hibernated
-        || observed.primary_is_listed()
-        || !decision.membership.is_bootstrapped();
-    let lease_is_free = decision.membership.members.len() > 1 && observed.failover.lease_expires_in.is_zero();
-    let changes = failover.current.is_none() || failover.reigns.len() > 1 || observed.standbys_are_missing();
-    Outcome::RequeueAfter(if !waits && (changes || lease_is_free) {
-        LOOK
-    } else if observed.has_changed_lately() {
-        LOOK_AFTER_CHANGE
-    } else if waits {
-        RECHECK
-    } else {
-        recheck(cluster)
-    })
 }
 
 impl PostgresClusterController {

@@ -137,7 +137,7 @@ impl Reports {
         let clusters = self.clusters.lock();
         let cluster = clusters.get(uid)?;
         cluster.primary.lock().serial = primary;
-        // Its report can be older than its promotion is in the status.
+        // Its report may have come before the status named it as the primary.
         if let Some((serial, pod)) = primary.and_then(|serial| cluster.followed.get_key_value(&serial))
             && let Some(report) = pod.latest.report.lock().as_ref()
         {

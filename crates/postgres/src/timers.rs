@@ -44,6 +44,11 @@ impl<T: PartialEq> Timer<T> {
         age.unwrap_or_default()
     }
 
+    /// Returns since when the last observed value has been the same.
+    pub(crate) fn since(&self) -> Option<Instant> {
+        self.0.as_ref().map(|(_, since)| *since)
+    }
+
     /// Returns how long the value has been the same, or `None` if another one was observed last.
     pub(crate) fn age(&self, value: &T, now: Instant) -> Option<Duration> {
         let (_, since) = self.0.as_ref().filter(|(known, _)| known == value)?;

@@ -11,9 +11,6 @@ use std::time::Duration;
 use super::{FailoverState, Reign};
 use crate::sync::{SyncConfiguration, SyncMethod};
 
-/// How long standbys may be away before a commit no longer waits for them.
-const PATIENCE: Duration = Duration::from_secs(10);
-
 /// What the operator sees of the replication from the primary.
 #[derive(Clone, Copy, Debug)]
 pub struct Replication<'a> {
@@ -33,6 +30,9 @@ pub struct Replication<'a> {
 }
 
 impl Replication<'_> {
+    /// How long standbys may be away before a commit no longer waits for them.
+    pub const PATIENCE: Duration = Duration::from_secs(10);
+
     /// Returns the configuration of a member that becomes the primary: a commit waits for others.
     pub fn first(&self, primary: &str) -> SyncConfiguration {
         configuration(self.number, self.others(primary))
@@ -82,7 +82,7 @@ impl Replication<'_> {
         let is_enough = streaming.len() >= self.number.min(admitted.len());
         if is_enough || self.is_required {
             configuration(self.number, admitted)
-        } else if self.streaming_since >= PATIENCE {
+        } else if self.streaming_since >= Self::PATIENCE {
             configuration(self.number, streaming)
         } else {
             configuration(current.number(), admitted)

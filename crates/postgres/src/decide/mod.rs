@@ -28,6 +28,7 @@
 pub(crate) mod adoption;
 pub(crate) mod deletion;
 mod fencing;
+mod next_look;
 mod primary;
 #[cfg(test)]
 mod properties;
@@ -55,6 +56,7 @@ use postgres_model::{
 
 use self::{adoption::AdoptionProblem, primary::Election};
 pub(crate) use self::{
+    next_look::next_look,
     storage::{ClaimSize, Storage},
     upgrade::RequestedUpgrade,
 };
@@ -64,12 +66,6 @@ use crate::{
     record::VolumeRecord,
     recovery::RecoveryProblem,
 };
-
-/// Longest time for which a decision waits, beside twice the duration of a Lease: the pause of a rollout, and the
-/// patience with standbys that are away.
-const LONGEST_WAIT: Duration = Duration::from_secs(10);
-/// Time in which the last look at a change certainly happens.
-const MARGIN: Duration = Duration::from_secs(10);
 
 /// What the controller sees of a cluster.
 #[derive(Clone, Debug)]
@@ -400,17 +396,6 @@ impl Observed {
     pub(crate) fn standbys_are_missing(&self) -> bool {
         let others = self.membership.members.len().saturating_sub(1);
         self.synchronous.streaming.len() < self.synchronous.number.min(others)
-    }
-
-    /// Returns whether a decision may still wait until a change is old enough.
-    pub(crate) fn has_changed_lately(&self) -> bool {
-        let (failover, synchronous) = (&self.failover, &self.synchronous);
-        let longest = (failover.lease * 2).max(LONGEST_WAIT) + MARGIN;
-        let is_young = |age: Duration| age < longest;
-        is_young(failover.since_change)
-            || is_young(failover.since_fenced)
-            // Without a primary that runs, the time is zero.
-            || (!synchronous.streaming.is_empty() && is_young(synchronous.streaming_since))
     }
 
     /// Returns the replication between these members.

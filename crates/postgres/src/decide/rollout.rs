@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Time between two switchovers of a rollout. The first one can end with the same primary.
-const PAUSE: Duration = Duration::from_secs(10);
+pub(super) const PAUSE: Duration = Duration::from_secs(10);
 
 /// Returns the members whose Pods have to be replaced.
 pub(super) fn outdated(observed: &Observed, next: &Membership) -> Vec<Serial> {

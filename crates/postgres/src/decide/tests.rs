@@ -184,29 +184,6 @@ fn settled_cluster_needs_nothing() {
 }
 
 #[test]
-fn change_is_looked_at_until_no_decision_waits_for_its_age() {
-    let settled = running(3, &[1, 2, 3]);
-    assert!(!settled.has_changed_lately());
-    let of_age = |change: fn(&mut Observed, Duration), seconds| {
-        let mut observed = settled.clone();
-        change(&mut observed, Duration::from_secs(seconds));
-        observed.has_changed_lately()
-    };
-    let changes: [fn(&mut Observed, Duration); 3] = [
-        |observed, age| observed.failover.since_change = age,
-        |observed, age| observed.failover.since_fenced = age,
-        |observed, age| observed.synchronous.streaming_since = age,
-    ];
-    for change in changes {
-        assert_eq!((of_age(change, 31), of_age(change, 40)), (true, false));
-    }
-    let mut hibernated = settled.clone();
-    hibernated.synchronous.streaming.clear();
-    hibernated.synchronous.streaming_since = Duration::ZERO;
-    assert!(!hibernated.has_changed_lately());
-}
-
-#[test]
 fn lost_pod_is_recreated_on_its_volume() {
     let mut observed = running(3, &[1, 2, 3]);
     observed.pods.remove(&2);

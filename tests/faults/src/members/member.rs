@@ -63,8 +63,8 @@ pub(super) struct Member {
     seals: watch::Receiver<Option<u64>>,
     /// The readiness that the Pod has in the API.
     ready: Option<bool>,
-    /// A version of the cluster, and what it says to this member.
-    read: (Option<String>, Option<Arc<MemberCluster>>),
+    /// The last version of the cluster, and what this member reads in it.
+    cluster: (Option<String>, Option<Arc<MemberCluster>>),
     /// The certificates of the status API.
     _folder: TempDir,
 }
@@ -122,7 +122,7 @@ impl Member {
             status,
             seals,
             ready: None,
-            read: (None, None),
+            cluster: (None, None),
             _folder: folder,
         })
     }
@@ -155,7 +155,7 @@ impl Member {
 
     /// Performs one step. Returns the time until the next one.
     async fn step(&mut self) -> Duration {
-        let cluster = self.read();
+        let cluster = self.cluster();
         let cluster = cluster.as_deref();
         let Some(local) = self.local(cluster) else { return LOOK };
         let plan = plan(&self.observed(cluster, &local));
@@ -170,16 +170,16 @@ impl Member {
     }
 
     /// Returns what this member reads in its cluster. Each version is read once.
-    fn read(&mut self) -> Option<Arc<MemberCluster>> {
+    fn cluster(&mut self) -> Option<Arc<MemberCluster>> {
         let cluster = self.shared.cluster(&self.place.cluster);
         let version = cluster.as_ref().and_then(|cluster| cluster.resource_version());
-        if self.read.0 != version {
+        if self.cluster.0 != version {
             let read = cluster
                 .and_then(|cluster| read(&cluster, &self.cluster_uid, &self.place.member))
                 .map(Arc::new);
-            self.read = (version, read);
+            self.cluster = (version, read);
         }
-        self.read.1.clone()
+        self.cluster.1.clone()
     }
 
     fn local(&self, cluster: Option<&MemberCluster>) -> Option<Local> {
