@@ -26,6 +26,8 @@ use tokio_util::task::AbortOnDropHandle;
 const LIMIT: Duration = Duration::from_secs(5);
 /// Most bytes of an answer.
 const MAX_ANSWER: usize = 128 << 10;
+/// Bytes that are read at once: a report. Each connection keeps a buffer of this size while it waits for news.
+const READ_BUFFER: usize = 2 << 10;
 
 /// Error of a request to a member.
 #[derive(Debug, thiserror::Error)]
@@ -101,10 +103,13 @@ impl StatusClient {
             let tcp = TcpStream::connect((address, PORT)).await.map_err(StatusError::Connect)?;
             tcp.set_nodelay(true).map_err(StatusError::Connect)?;
             let tls = self.tls.connect(name, tcp).await.map_err(StatusError::Connect)?;
-            Ok(http1::handshake(TokioIo::new(tls)).await?)
+            let mut http = http1::Builder::new();
+            Ok(http.read_buf_exact_size(Some(READ_BUFFER)).handshake(TokioIo::new(tls)).await?)
         };
-        let (sender, connection) = within(LIMIT, connecting).await?;
-        let task = AbortOnDropHandle::new(tokio::spawn(async move { drop(connection.await) }));
+        // On the heap: the task that waits for reports of a member would reserve 4 KiB for it.
+        let (sender, connection) = within(LIMIT, Box::pin(connecting)).await?;
+        // An async block around it would reserve memory for it twice.
+        let task = AbortOnDropHandle::new(tokio::spawn(connection));
         Ok(StatusConnection { sender, host: host.to_owned(), _task: task })
     }
 }
@@ -113,7 +118,7 @@ impl StatusClient {
 pub struct StatusConnection {
     sender: SendRequest<Full<Bytes>>,
     host: String,
-    _task: AbortOnDropHandle<()>,
+    _task: AbortOnDropHandle<hyper::Result<()>>,
 }
 
 impl StatusConnection {

@@ -52,7 +52,7 @@ pub(crate) struct Real {
 /// Number of nodes.
 const NODES: usize = 3;
 /// Labels of the manager's Pods.
-const SELECTOR: &str = "app.kubernetes.io/component=manager";
+pub(crate) const SELECTOR: &str = "app.kubernetes.io/component=manager";
 const SERVICE: &str = "ensemble-webhook";
 const WEBHOOK_PORT: u16 = 9443;
 /// Number of Tenants that are created in a dry run.

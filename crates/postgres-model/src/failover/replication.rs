@@ -24,13 +24,16 @@ pub struct Replication<'a> {
     pub streaming: &'a [String],
     /// How long these have been the same.
     pub streaming_since: Duration,
+    /// Time since the primary renewed its Lease. `None` if nobody holds it.
+    pub since_renewal: Option<Duration>,
     /// The parameter `synchronous_standby_names` of the primary, if it is
     /// [in force](crate::in_force).
     pub in_force: Option<&'a str>,
 }
 
 impl Replication<'_> {
-    /// How long standbys may be away before a commit no longer waits for them.
+    /// How long standbys may be away before a commit no longer waits for them. They have to be away for as
+    /// long when the primary renews its Lease.
     pub const PATIENCE: Duration = Duration::from_secs(10);
 
     /// Returns the configuration of a member that becomes the primary: a commit waits for others.
@@ -69,6 +72,14 @@ impl Replication<'_> {
         is_lower.then(|| reigns.iter().cloned().chain([lowered]).collect())
     }
 
+    /// Returns whether the primary has renewed its Lease after the standbys had been away for long.
+    ///
+    /// The last report of a primary that is cut off says nothing about its standbys now. It would not learn of
+    /// the lower number, but no failover could rule out that it did, and that it went on alone.
+    fn have_been_away(&self) -> bool {
+        self.since_renewal.is_some_and(|renewal| self.streaming_since >= Self::PATIENCE + renewal)
+    }
+
     fn others(&self, primary: &str) -> Vec<String> {
         self.members.iter().filter(|name| *name != primary).cloned().collect()
     }
@@ -82,7 +93,7 @@ impl Replication<'_> {
         let is_enough = streaming.len() >= self.number.min(admitted.len());
         if is_enough || self.is_required {
             configuration(self.number, admitted)
-        } else if self.streaming_since >= Self::PATIENCE {
+        } else if self.have_been_away() {
             configuration(self.number, streaming)
         } else {
             configuration(current.number(), admitted)
@@ -138,6 +149,7 @@ mod tests {
             members: &members,
             streaming: &streaming,
             streaming_since: Duration::from_secs(seconds),
+            since_renewal: Some(Duration::ZERO),
             in_force: Some("ANY 1 (\"b\", \"c\")"),
         };
         let reigns = replication.next(&state(configurations))?;
@@ -192,9 +204,30 @@ mod tests {
             members: &names(&["a", "b"]),
             streaming: &names(&["b"]),
             streaming_since: Duration::ZERO,
+            since_renewal: None,
             in_force: None,
         };
         assert_eq!(replication.next(&state), None);
         assert_eq!(replication.first("b").members(), ["a"]);
+    }
+
+    #[test]
+    fn number_is_lowered_only_for_a_primary_that_has_renewed_its_lease_since() {
+        let is_lowered = |away: u64, since_renewal: Option<u64>| {
+            let replication = Replication {
+                number: 1,
+                is_required: false,
+                members: &names(&["a", "b", "c"]),
+                streaming: &[],
+                streaming_since: Duration::from_secs(away),
+                since_renewal: since_renewal.map(Duration::from_secs),
+                in_force: None,
+            };
+            replication.next(&state(&[(1, &["b", "c"])])).is_some()
+        };
+        assert!(is_lowered(10, Some(0)) && is_lowered(14, Some(4)));
+        assert!(!is_lowered(14, Some(5)), "it renewed its Lease after 9 s");
+        assert!(!is_lowered(60, Some(55)), "it was cut off after 5 s");
+        assert!(!is_lowered(60, None), "nobody holds the Lease");
     }
 }

@@ -66,6 +66,7 @@ impl World {
             members: &names,
             streaming: &streaming,
             streaming_since,
+            since_renewal: (!view.lease_is_free).then(|| self.now.saturating_sub(self.lease_written)),
             in_force: in_force.as_deref(),
         };
         match decide(view, |primary| replication.first(primary)) {

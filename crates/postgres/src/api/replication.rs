@@ -16,7 +16,7 @@ pub struct Synchronous {
     pub number: Option<u32>,
 
     /// durability decides what happens while too few standbys follow the primary: preferred lowers
-    /// the number after 10 seconds, and required lets writes wait.
+    /// the number when the primary renews its Lease after 10 seconds, and required lets writes wait.
     #[serde(default)]
     pub durability: Durability,
 }
@@ -33,7 +33,8 @@ impl Synchronous {
 #[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Durability {
-    /// Writes go on after 10 seconds, and are not protected by standbys until these have caught up.
+    /// Writes go on when the primary renews its Lease after 10 seconds, and are not protected by standbys until these
+    /// have caught up.
     #[default]
     Preferred,
     /// Writes wait.

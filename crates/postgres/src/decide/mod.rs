@@ -143,6 +143,14 @@ pub(crate) struct Failover {
     pub(crate) since_fenced: Duration,
 }
 
+impl Failover {
+    /// Returns the time since the Lease was renewed, or `None` if nobody holds it.
+    fn since_renewal(&self) -> Option<Duration> {
+        let is_held = !self.lease_expires_in.is_zero();
+        is_held.then(|| self.lease.saturating_sub(self.lease_expires_in))
+    }
+}
+
 /// What decides about synchronous replication.
 #[derive(Clone, Debug)]
 pub(crate) struct Synchronous {
@@ -410,6 +418,7 @@ impl Observed {
             members: joined,
             streaming: &self.synchronous.streaming,
             streaming_since: self.synchronous.streaming_since,
+            since_renewal: self.failover.since_renewal(),
             in_force: primary.and_then(|report| report.synchronous_standby_names.as_deref()),
         }
     }

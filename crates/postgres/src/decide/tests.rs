@@ -135,6 +135,20 @@ fn serials(membership: &Membership) -> Vec<Serial> {
 }
 
 #[test]
+fn commits_wait_until_a_primary_without_standbys_renews_its_lease() {
+    let mut observed = running(3, &[1, 2, 3]);
+    observed.synchronous.streaming.clear();
+    observed.synchronous.streaming_since = Duration::from_secs(12);
+    let mut number = |lease_expires_in| {
+        observed.failover.lease_expires_in = Duration::from_secs(lease_expires_in);
+        let reigns = decide(&observed).membership.failover.reigns;
+        reigns.last().unwrap().configuration.number()
+    };
+    assert_eq!(number(3), 1, "its report may be old");
+    assert_eq!(number(14), 0, "it renewed its Lease a second ago");
+}
+
+#[test]
 fn first_member_gets_a_volume_then_the_permission_and_a_pod() {
     let mut observed = observed(3);
     let decision = decide(&observed);

@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use super::shop::Shop;
 
 /// A fault, which is repaired after a while.
-#[derive(Clone, Copy, Debug, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub(super) enum Fault {
     DeletedPrimary,
     DeletedStandby,

@@ -1,10 +1,13 @@
-//! Mixed faults on real nodes, while rows are written and read.
+//! A PostgresCluster on real nodes: what it costs, and mixed faults while rows are written and read.
 
 mod fault;
 mod ledger;
+mod load;
+mod rest;
 mod shop;
 
 use std::{
+    collections::BTreeMap,
     path::PathBuf,
     sync::Arc,
     time::{Duration, Instant},
@@ -17,7 +20,7 @@ use fastrand::Rng;
 use local_manager::in_cluster;
 
 use self::{fault::Fault, ledger::Clients, shop::Shop};
-use crate::figures;
+use crate::{figures, postgres::outages::print_times};
 
 #[derive(Args)]
 pub(crate) struct Chaos {
@@ -32,6 +35,13 @@ pub(crate) struct Chaos {
     /// The only faults to choose from, separated by commas
     #[arg(long = "chaos-faults", value_name = "FAULT", value_delimiter = ',')]
     faults: Vec<Fault>,
+
+    /// Duration of the period at rest before these faults, in seconds
+    #[arg(long = "chaos-rest-seconds", value_name = "SECONDS", default_value_t = 60)]
+    seconds_at_rest: u64,
+
+    #[command(flatten)]
+    load: load::Load,
 }
 
 /// The nodes. Each has one member.
@@ -45,10 +55,18 @@ impl Chaos {
         let cluster = Arc::new(Cluster::start(options).await?);
         in_cluster::install(&cluster, &archive).await?;
         let shop = Shop::create(cluster.clone()).await?;
+        if self.seconds_at_rest > 0 {
+            rest::measure(&shop, self.seconds_at_rest).await?;
+        }
+        self.load.measure(&shop).await?;
         let clients = Clients::start(&shop).await?;
-        let count = self.disturb(&shop, &clients).await?;
+        let pauses = self.disturb(&shop, &clients).await?;
         let summary = clients.stop(&shop).await?;
+        let count: usize = pauses.values().map(Vec::len).sum();
         println!("seed {}, {} minutes, {count} faults", self.seed, self.minutes);
+        for (fault, pauses) in pauses {
+            print_times(&format!("{fault}, {} times, no writes", pauses.len()), pauses.into_iter());
+        }
         figures::print("rows acknowledged", figures::count(summary.acknowledged), "rows");
         figures::print("rows lost", figures::count(summary.lost), "rows");
         figures::print("reads of standbys", figures::count(summary.reads), "reads");
@@ -59,10 +77,11 @@ impl Chaos {
         Ok(())
     }
 
-    /// Injects faults, each after the cluster has recovered from the one before. Returns their number.
-    async fn disturb(&self, shop: &Shop, clients: &Clients) -> Result<usize> {
+    /// Injects faults, each after the cluster has recovered from the one before. Returns the longest time
+    /// without writes after each.
+    async fn disturb(&self, shop: &Shop, clients: &Clients) -> Result<BTreeMap<Fault, Vec<Duration>>> {
         let (began, mut rng) = (Instant::now(), Rng::with_seed(self.seed));
-        let mut faults = 0;
+        let mut pauses = BTreeMap::<_, Vec<_>>::new();
         while began.elapsed() < Duration::from_mins(self.minutes) {
             let (fault, struck) = (Fault::choose(&self.faults, &mut rng), Instant::now());
             clients.begin_pause();
@@ -80,8 +99,8 @@ impl Chaos {
                 struck.elapsed().as_secs_f64(),
                 clients.longest_pause().as_secs_f64()
             );
-            faults += 1;
+            pauses.entry(fault).or_default().push(clients.longest_pause());
         }
-        Ok(faults)
+        Ok(pauses)
     }
 }

@@ -12,11 +12,11 @@ use postgres::{PORT, PostgresCluster, PostgresClusterStatus};
 use super::NODES;
 
 /// Namespace of the cluster.
-const NAMESPACE: &str = "chaos";
+pub(super) const NAMESPACE: &str = "chaos";
 /// How long the cluster may take to recover from a fault.
 const PATIENCE: Duration = Duration::from_mins(6);
 
-/// Clients connect from the nodes, which are no Pods of the namespace.
+/// Clients connect from the nodes, which are no Pods of the namespace, and from a Pod.
 const MANIFEST: &str = "
 apiVersion: v1
 kind: Namespace
@@ -31,7 +31,7 @@ spec:
   antiAffinity: true
   storage: {size: 1Gi}
   resources: {limits: {memory: 512Mi}, requests: {cpu: 100m, memory: 256Mi}}
-  networkPolicy: {clients: [{ipBlock: {cidr: 0.0.0.0/0}}]}
+  networkPolicy: {clients: [{ipBlock: {cidr: 0.0.0.0/0}}, {podSelector: {}}]}
 ";
 
 /// A PostgresCluster of three members on three nodes.
@@ -80,18 +80,23 @@ impl Shop {
         .await
     }
 
+    /// Returns the members.
+    pub(super) async fn members(&self) -> Result<Vec<String>> {
+        let instances = self.status().await?.0.instances;
+        Ok(instances.into_iter().map(|instance| instance.name).collect())
+    }
+
     /// Returns one of the members.
     pub(super) async fn member(&self, number: usize) -> Result<String> {
-        let instances = self.status().await?.0.instances;
-        let place = number.checked_rem(instances.len()).context("there are no members")?;
-        instances.get(place).map(|instance| instance.name.clone()).context("there is no such member")
+        let members = self.members().await?;
+        let place = number.checked_rem(members.len()).context("there are no members")?;
+        members.into_iter().nth(place).context("there is no such member")
     }
 
     /// Returns a standby.
     pub(super) async fn standby(&self) -> Result<String> {
-        let status = self.status().await?.0;
-        let names = status.instances.into_iter().map(|instance| instance.name);
-        names.into_iter().find(|name| *name != status.primary.current).context("there is no standby")
+        let (primary, members) = (self.primary().await?, self.members().await?);
+        members.into_iter().find(|name| *name != primary).context("there is no standby")
     }
 
     /// Returns the node of a member.

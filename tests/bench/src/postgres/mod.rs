@@ -7,12 +7,12 @@ mod disturbance;
 mod environment;
 mod ledger;
 mod many;
-mod outages;
-mod pgbench;
+pub(crate) mod outages;
+pub(crate) mod pgbench;
 mod processes;
-mod rest;
+pub(crate) mod rest;
 mod simulated;
-mod throughput;
+pub(crate) mod throughput;
 mod writers;
 
 use std::path::Path;

@@ -74,7 +74,8 @@ fn print(disturbance: Disturbance, outages: &[Outage]) {
     }
 }
 
-fn print_times(label: &str, times: impl Iterator<Item = Duration>) {
+/// Prints the median and the longest of some times.
+pub(crate) fn print_times(label: &str, times: impl Iterator<Item = Duration>) {
     let mut times: Vec<_> = times.collect();
     times.sort();
     figures::print(&format!("{label}, median"), figures::percentile(&times, 50), "ms");

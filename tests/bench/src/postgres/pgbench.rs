@@ -9,10 +9,8 @@ use tokio::task::spawn_blocking;
 
 use super::application::Application;
 
-/// Concurrent clients of `pgbench`.
-const CLIENTS: &str = "8";
-/// Threads of `pgbench`.
-const THREADS: &str = "2";
+/// Arguments of each run: the concurrent clients, and the threads of `pgbench`.
+pub(crate) const RUN: [&str; 4] = ["--client", "8", "--jobs", "2"];
 /// How long a server may take to start.
 const START: Duration = Duration::from_secs(30);
 
@@ -46,9 +44,7 @@ impl Server<'_> {
     /// Runs transactions like those of TPC-B, and returns how many the server commits in a second.
     pub(crate) async fn transactions(&self, seconds: u64) -> Result<f64> {
         let seconds = seconds.to_string();
-        let args = ["--client", CLIENTS, "--jobs", THREADS, "--time", &seconds];
-        let text = self.pgbench(&args).await?;
-        transactions(&text).with_context(|| format!("pgbench printed no rate: {text}"))
+        rate(&self.pgbench(&[&RUN[..], &["--time", &seconds]].concat()).await?)
     }
 
     async fn pgbench(&self, args: &[&str]) -> Result<String> {
@@ -69,9 +65,12 @@ async fn output(program: &str, mut command: Command) -> Result<String> {
 }
 
 /// Returns the transactions in a second from the output of `pgbench`.
-fn transactions(output: &str) -> Option<f64> {
-    let rate = output.lines().find_map(|line| line.strip_prefix("tps = "))?;
-    rate.split(' ').next()?.parse().ok()
+///
+/// # Errors
+/// Returns an error with the output if it has no rate.
+pub(crate) fn rate(output: &str) -> Result<f64> {
+    let rate = output.lines().find_map(|line| line.strip_prefix("tps = ")?.split(' ').next()?.parse().ok());
+    rate.with_context(|| format!("pgbench printed no rate: {output}"))
 }
 
 #[cfg(test)]
@@ -82,7 +81,7 @@ mod tests {
     fn rate_is_read_from_the_output_of_pgbench() {
         let output = "latency average = 3.4 ms\ninitial connection time = 9.6 ms\n\
                       tps = 2346.117923 (without initial connection time)\n";
-        assert_eq!(transactions(output), Some(2_346.117_923));
-        assert_eq!(transactions("pgbench: error"), None);
+        assert!((rate(output).unwrap() - 2_346.117_923).abs() < f64::EPSILON);
+        assert!(rate("pgbench: error").unwrap_err().to_string().contains("pgbench: error"));
     }
 }

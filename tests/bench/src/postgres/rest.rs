@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use cluster::{
+    Cluster,
     audit::AuditLog,
     usage::{cpu, resident},
 };
@@ -19,28 +20,45 @@ use crate::{
 /// Time without a request of the manager after which a cluster is at rest.
 const IDLE: Duration = Duration::from_secs(5);
 
+/// A process whose memory and CPU time are printed.
+pub(crate) struct Process {
+    /// What it is.
+    pub(crate) label: String,
+    /// Process ID on this machine.
+    pub(crate) pid: u32,
+}
+
 /// Prints the memory and the CPU time of the members, and all requests about a cluster.
 pub(crate) async fn measure(env: &TestEnv, kubelet: &Kubelet, seconds: u64) -> Result<()> {
-    wait_until_idle(env.cluster, IDLE).await?;
-    let spent = |member: &Member| -> Result<Duration> { cpu(processes::instance_pid(member.folder())?) };
-    let before = kubelet.members.iter().map(spent).collect::<Result<Vec<_>>>()?;
-    let (mark, began) = (env.cluster.audit_mark()?, Instant::now());
+    let process = |member: &Member| -> Result<Process> {
+        let label = format!("instance manager of {} at rest", member.name);
+        Ok(Process { label, pid: processes::instance_pid(member.folder())? })
+    };
+    let processes = kubelet.members.iter().map(process).collect::<Result<Vec<_>>>()?;
+    measure_processes(env.cluster, &processes, kubelet.namespace.name(), seconds).await
+}
+
+/// Waits until the manager is idle. Then prints the memory and the CPU time of processes, and the requests
+/// about a namespace: those of its ServiceAccounts, and those of the manager.
+pub(crate) async fn measure_processes(
+    cluster: &Cluster,
+    processes: &[Process],
+    namespace: &str,
+    seconds: u64,
+) -> Result<()> {
+    wait_until_idle(cluster, IDLE).await?;
+    let before = processes.iter().map(|process| cpu(process.pid)).collect::<Result<Vec<_>>>()?;
+    let (mark, began) = (cluster.audit_mark()?, Instant::now());
     sleep(Duration::from_secs(seconds)).await;
     let took = began.elapsed();
-    for (member, before) in kubelet.members.iter().zip(before) {
-        let label = format!("instance manager of {} at rest", member.name);
-        figures::print(
-            &format!("{label}, memory"),
-            resident(processes::instance_pid(member.folder())?)?,
-            "MiB",
-        );
-        print_cpu(&label, spent(member)?.saturating_sub(before), took);
+    for (Process { label, pid }, before) in processes.iter().zip(before) {
+        figures::print(&format!("{label}, memory"), resident(*pid)?, "MiB");
+        print_cpu(label, cpu(*pid)?.saturating_sub(before), took);
     }
-    let namespace = kubelet.namespace.name();
     let accounts = format!("system:serviceaccount:{namespace}:");
-    let members = env.cluster.audit_since(mark)?.filter(|entry| entry.user.starts_with(&accounts));
+    let members = cluster.audit_since(mark)?.filter(|entry| entry.user.starts_with(&accounts));
     print_requests("members", &members, took);
-    let manager = manager_requests(env.cluster, mark)?;
+    let manager = manager_requests(cluster, mark)?;
     print_requests("manager about this cluster", &manager.in_namespace(namespace), took);
     Ok(())
 }

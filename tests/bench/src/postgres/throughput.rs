@@ -38,7 +38,7 @@ impl Throughput {
         for _ in 0..self.pairs {
             rates.push(self.run(&primary).await?);
         }
-        print("pgbench, three members", &mut rates);
+        print_rates("pgbench, three members", &mut rates);
         env.end(three).await
     }
 
@@ -62,8 +62,8 @@ impl Throughput {
                 with.push(self.run(&managed).await?);
             }
         }
-        print("pgbench, PostgreSQL alone", &mut without);
-        print("pgbench, a single member", &mut with);
+        print_rates("pgbench, PostgreSQL alone", &mut without);
+        print_rates("pgbench, a single member", &mut with);
         let ratio = median(&with) / median(&without);
         figures::print("  relative to PostgreSQL alone", ratio * 100.0, "%");
         env.end(single).await
@@ -81,7 +81,7 @@ pub(crate) fn server<'a>(database: &mut Database, application: &'a Application) 
 }
 
 /// Prints the median, the lowest, and the highest of some rates, and sorts them.
-fn print(label: &str, rates: &mut [f64]) {
+pub(crate) fn print_rates(label: &str, rates: &mut [f64]) {
     rates.sort_by(f64::total_cmp);
     figures::print(&format!("{label}, median"), median(rates), "transactions/s");
     let ends =
@@ -90,6 +90,6 @@ fn print(label: &str, rates: &mut [f64]) {
 }
 
 /// Returns the median of sorted rates.
-fn median(rates: &[f64]) -> f64 {
+pub(crate) fn median(rates: &[f64]) -> f64 {
     rates.get(rates.len() / 2).copied().unwrap_or_default()
 }

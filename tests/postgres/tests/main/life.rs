@@ -2,8 +2,9 @@
 
 use anyhow::Result;
 use postgres::{PostgresClusterStatus, Role};
-use postgres_processes::Database;
+use postgres_processes::{Database, Member};
 use rustix::process::Signal;
+use serde_json::json;
 
 use crate::ledger::{Ledger, connect};
 
@@ -107,6 +108,37 @@ async fn frozen_pod_is_replaced_and_does_not_write_when_it_thaws() {
     database.kubelet.members[0].signal_postgresql(Signal::CONT).unwrap();
     database.kubelet.members[0].signal(Signal::CONT).unwrap();
     assert!(!ledger.write(&client).await, "its standbys follow another member");
+    database.until_complete().await.unwrap();
+}
+
+/// Its last report is that of a primary without standbys, and the Lease expires after these count as away.
+#[tokio::test]
+async fn primary_that_freezes_after_a_crash_is_replaced() {
+    let spec = json!({"size": 3, "failover": {"leaseSeconds": 15}});
+    let mut database = Database::with(spec).await.unwrap();
+    database.until_complete().await.unwrap();
+    let mut ledger = Ledger::create(&database.kubelet.members[0]).unwrap();
+    let client = connect(&database.kubelet.members[0]).await.unwrap();
+    assert!(ledger.write(&client).await);
+    for standby in &database.kubelet.members[1..] {
+        standby.signal_postgresql(Signal::STOP).unwrap();
+    }
+    database.kubelet.members[0].signal_postgresql(Signal::KILL).unwrap();
+    let runs_alone = async |members: &[Member]| {
+        let has_started = members[0].log().matches("starting as the primary").count() == 2;
+        let (_, metrics) = members[0].metrics("GET", "/metrics").await?;
+        let is_reported = metrics.contains("\nensemble_postgres_role{role=\"Primary\"} 1.0\n");
+        Ok(if has_started && is_reported { Ok(()) } else { Err((has_started, is_reported)) })
+    };
+    database.kubelet.until("the primary to run again", runs_alone).await.unwrap();
+    database.kubelet.members[0].signal_postgresql(Signal::STOP).unwrap();
+    database.kubelet.members[0].signal(Signal::STOP).unwrap();
+    for standby in &database.kubelet.members[1..] {
+        standby.signal_postgresql(Signal::CONT).unwrap();
+    }
+    assert_eq!(until_failed_over(&mut database, &ledger).await.unwrap(), [0; 0]);
+    database.kubelet.members[0].signal_postgresql(Signal::CONT).unwrap();
+    database.kubelet.members[0].signal(Signal::CONT).unwrap();
     database.until_complete().await.unwrap();
 }
 
