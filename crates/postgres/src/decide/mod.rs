@@ -488,11 +488,14 @@ impl Observed {
     }
 
     /// Returns the change of the role label. At no time do two Pods have the label of the primary.
+    ///
+    /// A former primary loses the label also while it ends, which can take long or need its node. Until then, its
+    /// Service would lead to it, and not to its successor.
     fn new_role(&self, next: &Membership, serial: Serial, pod: &MemberPod) -> Option<Action> {
         let role = next.role(serial);
         let others_primary =
             || self.pods.iter().any(|(other, pod)| *other != serial && pod.role == Some(Role::Primary));
-        let is_due = pod.role != Some(role) && !pod.is_terminating;
+        let is_due = pod.role != Some(role) && (!pod.is_terminating || pod.role == Some(Role::Primary));
         (is_due && (role == Role::Replica || !others_primary()))
             .then(|| Action::SetRole(serial, pod.uid.clone(), role))
     }

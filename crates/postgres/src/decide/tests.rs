@@ -445,6 +445,17 @@ fn confirmed_primary_brings_its_history() {
     assert_eq!(timelines, expected);
 }
 
+#[test]
+fn pod_that_ends_loses_the_label_of_the_primary_and_gets_none() {
+    let mut observed = running(3, &[1, 2, 3]);
+    observed.pods.get_mut(&1).unwrap().is_terminating = true;
+    assert_eq!(decide(&observed).actions, [], "it is the primary until its Lease is free");
+    observed.failover.lease_expires_in = Duration::ZERO;
+    assert!(decide(&observed).actions.contains(&no_longer_primary()));
+    observed.pods.get_mut(&1).unwrap().role = None;
+    assert!(!decide(&observed).actions.contains(&no_longer_primary()));
+}
+
 /// Returns three members that run, in which these Pods are of a former spec.
 fn outdated(serials: &[Serial]) -> Observed {
     let mut observed = running(3, &[1, 2, 3]);

@@ -30,7 +30,8 @@ const SCALE: &str = "10";
 /// How long a database may take until it answers by its name.
 const PATIENCE: Duration = Duration::from_mins(3);
 
-/// A cluster of a single member, and a Pod with `pgbench`.
+/// A cluster of a single member, and a Pod with `pgbench` on another node. PostgreSQL alone is on the node of the
+/// member.
 const MANIFEST: &str = "
 apiVersion: lukeb0nd.com/v1
 kind: PostgresCluster
@@ -38,6 +39,7 @@ metadata: {name: single, namespace: chaos}
 spec:
   size: 1
   version: 15
+  nodeSelector: {kubernetes.io/hostname: worker-1}
   storage: {size: 1Gi}
   resources: {limits: {memory: 512Mi}, requests: {cpu: 100m, memory: 256Mi}}
   networkPolicy: {clients: [{podSelector: {}}]}
@@ -46,6 +48,7 @@ apiVersion: v1
 kind: Pod
 metadata: {name: client, namespace: chaos}
 spec:
+  nodeSelector: {kubernetes.io/hostname: worker-0}
   terminationGracePeriodSeconds: 0
   securityContext: {runAsNonRoot: true, runAsUser: 999, seccompProfile: {type: RuntimeDefault}}
   containers:
@@ -159,6 +162,7 @@ async fn start_alone(shop: &Shop, member: &str) -> Result<()> {
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": metadata,
         "spec": {
+            "nodeSelector": {"kubernetes.io/hostname": "worker-1"},
             "terminationGracePeriodSeconds": 0,
             "securityContext": {
                 "runAsNonRoot": true, "runAsUser": 999, "fsGroup": 999, "seccompProfile": {"type": "RuntimeDefault"},

@@ -1,10 +1,15 @@
 //! A database that is created, loses its primary in several ways, and loses no row.
 
 use anyhow::Result;
-use postgres::{PostgresClusterStatus, Role};
+use k8s_openapi::api::core::v1::Pod;
+use kube::{
+    ResourceExt,
+    api::{DeleteParams, ListParams, Patch, PatchParams},
+};
+use postgres::{PostgresClusterStatus, ROLE_LABEL, Role};
 use postgres_processes::{Database, Member};
 use rustix::process::Signal;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::ledger::{Ledger, connect};
 
@@ -139,6 +144,31 @@ async fn primary_that_freezes_after_a_crash_is_replaced() {
     assert_eq!(until_failed_over(&mut database, &ledger).await.unwrap(), [0; 0]);
     database.kubelet.members[0].signal_postgresql(Signal::CONT).unwrap();
     database.kubelet.members[0].signal(Signal::CONT).unwrap();
+    database.until_complete().await.unwrap();
+}
+
+/// The Pod of a node that is down is being deleted until the node is back.
+#[tokio::test]
+async fn service_leads_to_the_new_primary_before_the_pod_of_the_former_is_gone() {
+    let mut database = database().await.unwrap();
+    let pods = database.kubelet.api::<Pod>();
+    let hold = async |finalizers: Value| {
+        let patch = Patch::Merge(json!({"metadata": {"finalizers": finalizers}}));
+        pods.patch("db-1", &PatchParams::default(), &patch).await.unwrap()
+    };
+    hold(json!(["example.com/hold"])).await;
+    pods.delete("db-1", &DeleteParams::default()).await.unwrap();
+    database.kubelet.members[0].kill().unwrap();
+    database.until_failed_over().await.unwrap();
+    let (primary, selector) = (database.status.primary.current.clone(), format!("{ROLE_LABEL}=primary"));
+    let is_selected = async |_: &[Member]| {
+        let selected = pods.list(&ListParams::default().labels(&selector)).await?;
+        let names: Vec<_> = selected.iter().map(ResourceExt::name_any).collect();
+        Ok(if names == [primary.clone()] { Ok(()) } else { Err(names) })
+    };
+    database.kubelet.until("the Service to select the new primary", is_selected).await.unwrap();
+    let former = hold(json!(null)).await;
+    assert!(former.metadata.deletion_timestamp.is_some());
     database.until_complete().await.unwrap();
 }
 
