@@ -10,6 +10,8 @@ use postgres_model::failover::FailoverState;
 pub(crate) struct LeaseState {
     /// Time until it expires. Zero: nobody holds it.
     pub(crate) expires_in: Duration,
+    /// Time since it was renewed. `None` if nobody holds it.
+    pub(crate) since_renewal: Option<Duration>,
     /// Its version, if it has expired.
     pub(crate) expired: Option<String>,
     /// The Lease that the cache has, if that is free and the API server was not asked.
@@ -17,9 +19,20 @@ pub(crate) struct LeaseState {
 }
 
 impl LeaseState {
-    /// Returns the state of a Lease that is held for this time.
-    pub(crate) fn held(expires_in: Duration) -> Self {
-        Self { expires_in, expired: None, unproven: None }
+    /// Returns the state of a Lease of this duration that its holder has renewed this time ago.
+    fn renewed(duration: Duration, ago: Duration) -> Self {
+        let expires_in = duration.saturating_sub(ago);
+        Self { expires_in, since_renewal: Some(ago), expired: None, unproven: None }
+    }
+
+    /// Returns the state of a Lease that does not exist. Nobody replaces a primary before it is created, and has aged.
+    pub(crate) fn missing(duration: Duration) -> Self {
+        Self { since_renewal: None, ..Self::renewed(duration, Duration::ZERO) }
+    }
+
+    /// Returns the state of a Lease that nobody holds.
+    fn free() -> Self {
+        Self { since_renewal: None, ..Self::renewed(Duration::ZERO, Duration::ZERO) }
     }
 
     /// Returns the state of a Lease that has not changed for a time. Returns `None` if it looks expired:
@@ -28,10 +41,9 @@ impl LeaseState {
     /// A free Lease is [unproven](Self::unproven_for).
     pub(crate) fn by_cache(known: &LeaseRecord, duration: Duration, unchanged: Duration) -> Option<Self> {
         if known.free {
-            return Some(Self { unproven: Some(known.clone()), ..Self::held(Duration::ZERO) });
+            return Some(Self { unproven: Some(known.clone()), ..Self::free() });
         }
-        let remaining = duration.saturating_sub(unchanged);
-        (!remaining.is_zero()).then(|| Self::held(remaining))
+        (unchanged < duration).then(|| Self::renewed(duration, unchanged))
     }
 
     /// Returns the Lease of the cache if a decision gives up a target while that Lease is free. The target
@@ -50,9 +62,9 @@ impl LeaseState {
     ) -> Self {
         let is_stale = latest.is_none_or(|latest| latest.version != known.version);
         match known {
-            _ if is_stale => Self::held(duration),
-            LeaseRecord { free: true, .. } => Self::held(Duration::ZERO),
-            LeaseRecord { version, .. } => Self { expired: Some(version), ..Self::held(Duration::ZERO) },
+            _ if is_stale => Self::renewed(duration, Duration::ZERO),
+            LeaseRecord { free: true, .. } => Self::free(),
+            LeaseRecord { version, .. } => Self { expired: Some(version), ..Self::free() },
         }
     }
 }
@@ -80,7 +92,8 @@ mod tests {
     fn held_lease_expires_when_it_was_not_renewed() {
         let held = record("1", "db-1");
         let state = |seconds| LeaseState::by_cache(&held, DURATION, Duration::from_secs(seconds));
-        assert_eq!(state(5), Some(LeaseState::held(Duration::from_secs(10))));
+        assert_eq!(state(5), Some(LeaseState::renewed(DURATION, Duration::from_secs(5))));
+        assert_eq!(state(5).unwrap().expires_in, Duration::from_secs(10));
         assert_eq!(state(15), None);
         let expired = LeaseState::by_api_server(held.clone(), DURATION, Some(&held));
         assert_eq!((expired.expires_in, expired.expired.as_deref()), (Duration::ZERO, Some("1")));
@@ -91,11 +104,12 @@ mod tests {
         let (free, acquired) = (record("1", ""), record("2", "db-1"));
         for stale in [free.clone(), record("1", "db-2")] {
             let state = |latest| LeaseState::by_api_server(stale.clone(), DURATION, latest);
-            assert_eq!(state(Some(&acquired)), LeaseState::held(DURATION));
-            assert_eq!(state(None), LeaseState::held(DURATION), "it was deleted, and is created again");
+            let renewed = LeaseState::renewed(DURATION, Duration::ZERO);
+            assert_eq!(state(Some(&acquired)), renewed);
+            assert_eq!(state(None), renewed, "it was deleted, and is created again");
         }
         let confirmed = LeaseState::by_api_server(free.clone(), DURATION, Some(&free));
-        assert_eq!(confirmed, LeaseState::held(Duration::ZERO));
+        assert_eq!(confirmed, LeaseState::free());
     }
 
     #[test]

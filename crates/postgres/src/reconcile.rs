@@ -328,6 +328,7 @@ impl PostgresClusterController {
             enabled: cluster.spec.failover.enabled,
             lease: Duration::from_secs(cluster.spec.failover.lease_seconds.into()),
             lease_expires_in: lease.expires_in,
+            since_renewal: lease.since_renewal,
             expired_lease: lease.expired.clone(),
             since_change: timers.state.observe(membership.failover.clone(), now),
             max_lag: cluster.spec.failover.max_lag_bytes.try_into().unwrap_or_default(),
@@ -389,6 +390,7 @@ impl PostgresClusterController {
             return Ok((observed, decision));
         }
         observed.failover.lease_expires_in = proven.expires_in;
+        observed.failover.since_renewal = proven.since_renewal;
         let decision = decide(&observed);
         Ok((observed, decision))
     }
@@ -399,7 +401,7 @@ impl PostgresClusterController {
     /// Returns an error if the Lease looks expired, and cannot be read to see whether the cache is stale.
     async fn lease_state(&self, cluster: &PostgresCluster) -> Result<LeaseState, Error> {
         let spec = Duration::from_secs(cluster.spec.failover.lease_seconds.into());
-        let Some(lease) = self.children.lease(cluster) else { return Ok(LeaseState::held(spec)) };
+        let Some(lease) = self.children.lease(cluster) else { return Ok(LeaseState::missing(spec)) };
         let known = record(&lease);
         let duration = known.duration.max(spec);
         // Comes first: a Lease that expires meanwhile reconciles the cluster again.

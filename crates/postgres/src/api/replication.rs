@@ -33,8 +33,8 @@ impl Synchronous {
 #[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Durability {
-    /// Writes go on when the primary renews its Lease after 10 seconds, and are not protected by standbys until these
-    /// have caught up.
+    /// Writes go on when the primary renews its Lease after 10 seconds, and are not protected by
+    /// standbys until these have caught up.
     #[default]
     Preferred,
     /// Writes wait.

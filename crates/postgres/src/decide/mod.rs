@@ -131,6 +131,8 @@ pub(crate) struct Failover {
     pub(crate) lease: Duration,
     /// Time until the Lease expires unless it is renewed. Zero: nobody holds it.
     pub(crate) lease_expires_in: Duration,
+    /// Time since the Lease was renewed. `None` if nobody holds it.
+    pub(crate) since_renewal: Option<Duration>,
     /// Version of the Lease, if it was not renewed for its whole duration.
     pub(crate) expired_lease: Option<String>,
     /// How long the state of the failover has been stored, as far as this process knows.
@@ -141,14 +143,6 @@ pub(crate) struct Failover {
     pub(crate) last_position: Option<Position>,
     /// Time since the primary was fenced last, as far as this process knows.
     pub(crate) since_fenced: Duration,
-}
-
-impl Failover {
-    /// Returns the time since the Lease was renewed, or `None` if nobody holds it.
-    fn since_renewal(&self) -> Option<Duration> {
-        let is_held = !self.lease_expires_in.is_zero();
-        is_held.then(|| self.lease.saturating_sub(self.lease_expires_in))
-    }
 }
 
 /// What decides about synchronous replication.
@@ -418,7 +412,7 @@ impl Observed {
             members: joined,
             streaming: &self.synchronous.streaming,
             streaming_since: self.synchronous.streaming_since,
-            since_renewal: self.failover.since_renewal(),
+            since_renewal: self.failover.since_renewal,
             in_force: primary.and_then(|report| report.synchronous_standby_names.as_deref()),
         }
     }
