@@ -52,7 +52,7 @@ pub(crate) struct Real {
 /// Number of nodes.
 const NODES: usize = 3;
 /// Labels of the manager's Pods.
-pub(crate) const SELECTOR: &str = "app.kubernetes.io/component=manager";
+const SELECTOR: &str = "app.kubernetes.io/component=manager";
 const SERVICE: &str = "ensemble-webhook";
 const WEBHOOK_PORT: u16 = 9443;
 /// Number of Tenants that are created in a dry run.
@@ -145,14 +145,15 @@ impl Real {
 }
 
 /// A Pod of the manager.
-struct Replica {
-    name: String,
+pub(crate) struct Replica {
+    pub(crate) name: String,
     address: String,
     node: String,
-    usage: ContainerUsage,
+    pub(crate) usage: ContainerUsage,
 }
 
-async fn replicas(cluster: &Cluster, pods: &Api<Pod>) -> Result<Vec<Replica>> {
+/// Returns the Pods of the manager.
+pub(crate) async fn replicas(cluster: &Cluster, pods: &Api<Pod>) -> Result<Vec<Replica>> {
     let mut replicas = Vec::new();
     for pod in pods.list(&ListParams::default().labels(SELECTOR)).await? {
         let name = pod.name_any();

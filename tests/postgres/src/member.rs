@@ -219,6 +219,15 @@ impl Member {
         Ok(())
     }
 
+    /// Sends a signal to all processes of the Pod.
+    ///
+    /// # Errors
+    /// Returns an error if the Pod does not run.
+    pub fn signal_all(&self, signal: Signal) -> Result<()> {
+        self.signal_postgresql(signal)?;
+        self.signal(signal)
+    }
+
     /// Stops the container, if it runs.
     pub(crate) async fn end(&mut self) -> Result<()> {
         if self.runs() {

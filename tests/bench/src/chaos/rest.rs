@@ -1,15 +1,14 @@
 //! What the PostgresCluster costs while nothing changes.
 
 use anyhow::Result;
-use cluster::Cluster;
+use cluster::ContainerUsage;
 use k8s_openapi::api::core::v1::Pod;
-use kube::{Api, ResourceExt, api::ListParams};
-use manager::NAMESPACE as MANAGER;
+use kube::Api;
 
 use super::shop::{NAMESPACE, Shop};
 use crate::{
     postgres::rest::{Process, measure_processes},
-    real::SELECTOR,
+    real::replicas,
 };
 
 /// Prints the memory and the CPU time of the instance managers and of the manager, and all requests about the
@@ -17,18 +16,17 @@ use crate::{
 pub(super) async fn measure(shop: &Shop, seconds: u64) -> Result<()> {
     let mut processes = Vec::new();
     for member in shop.members().await? {
-        let label = format!("instance manager of {member} at rest");
-        processes.push(process(&shop.cluster, label, NAMESPACE, &member).await?);
+        let usage = shop.cluster.container_usage(NAMESPACE, &member).await?;
+        processes.push(process(&format!("instance manager of {member}"), &usage)?);
     }
-    let pods = Api::<Pod>::namespaced(shop.cluster.client().await?, MANAGER);
-    for pod in pods.list(&ListParams::default().labels(SELECTOR)).await? {
-        let label = format!("{} at rest", pod.name_any());
-        processes.push(process(&shop.cluster, label, MANAGER, &pod.name_any()).await?);
+    let pods = Api::<Pod>::namespaced(shop.cluster.client().await?, manager::NAMESPACE);
+    for replica in replicas(&shop.cluster, &pods).await? {
+        processes.push(process(&replica.name, &replica.usage)?);
     }
     measure_processes(&shop.cluster, &processes, NAMESPACE, seconds).await
 }
 
-/// Returns the first process of a Pod.
-async fn process(cluster: &Cluster, label: String, namespace: &str, pod: &str) -> Result<Process> {
-    Ok(Process { label, pid: cluster.container_usage(namespace, pod).await?.pid()? })
+/// Returns the first process of a container.
+fn process(what: &str, usage: &ContainerUsage) -> Result<Process> {
+    Ok(Process { label: format!("{what} at rest"), pid: usage.pid()? })
 }

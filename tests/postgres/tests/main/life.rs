@@ -107,11 +107,9 @@ async fn frozen_pod_is_replaced_and_does_not_write_when_it_thaws() {
     let mut ledger = Ledger::create(&database.kubelet.members[0]).unwrap();
     let client = connect(&database.kubelet.members[0]).await.unwrap();
     assert!(ledger.write(&client).await);
-    database.kubelet.members[0].signal_postgresql(Signal::STOP).unwrap();
-    database.kubelet.members[0].signal(Signal::STOP).unwrap();
+    database.kubelet.members[0].signal_all(Signal::STOP).unwrap();
     assert_eq!(until_failed_over(&mut database, &ledger).await.unwrap(), [0; 0]);
-    database.kubelet.members[0].signal_postgresql(Signal::CONT).unwrap();
-    database.kubelet.members[0].signal(Signal::CONT).unwrap();
+    database.kubelet.members[0].signal_all(Signal::CONT).unwrap();
     assert!(!ledger.write(&client).await, "its standbys follow another member");
     database.until_complete().await.unwrap();
 }
@@ -136,14 +134,12 @@ async fn primary_that_freezes_after_a_crash_is_replaced() {
         Ok(if has_started && is_reported { Ok(()) } else { Err((has_started, is_reported)) })
     };
     database.kubelet.until("the primary to run again", runs_alone).await.unwrap();
-    database.kubelet.members[0].signal_postgresql(Signal::STOP).unwrap();
-    database.kubelet.members[0].signal(Signal::STOP).unwrap();
+    database.kubelet.members[0].signal_all(Signal::STOP).unwrap();
     for standby in &database.kubelet.members[1..] {
         standby.signal_postgresql(Signal::CONT).unwrap();
     }
     assert_eq!(until_failed_over(&mut database, &ledger).await.unwrap(), [0; 0]);
-    database.kubelet.members[0].signal_postgresql(Signal::CONT).unwrap();
-    database.kubelet.members[0].signal(Signal::CONT).unwrap();
+    database.kubelet.members[0].signal_all(Signal::CONT).unwrap();
     database.until_complete().await.unwrap();
 }
 

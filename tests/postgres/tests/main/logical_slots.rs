@@ -74,9 +74,9 @@ async fn subscriber_has_exactly_the_rows_of_the_primary_after_each_change_of_it(
 
     // The process that copies slots gets no answer from a primary that is frozen, and a promotion waits for it.
     let former = database.status.primary.current.clone();
-    freeze(&mut database, &former, Signal::STOP);
+    database.kubelet.member(&former).unwrap().signal_all(Signal::STOP).unwrap();
     database.until_failed_over().await.unwrap();
-    freeze(&mut database, &former, Signal::CONT);
+    database.kubelet.member(&former).unwrap().signal_all(Signal::CONT).unwrap();
     database.until_complete().await.unwrap();
     until_slots_are_used(&mut database).await;
     until_copied(&mut database).await;
@@ -103,13 +103,6 @@ async fn subscriber_has_exactly_the_rows_of_the_primary_after_each_change_of_it(
     let (acknowledged, lost) = ledger.check(database.primary().unwrap()).await.unwrap();
     assert_eq!(lost, [0; 0], "of {acknowledged}");
     assert_same_rows(&mut database, &subscriber).await;
-}
-
-/// Stops all processes of a member, or lets them go on.
-fn freeze(database: &mut Database, member: &str, signal: Signal) {
-    let member = database.kubelet.member(member).unwrap();
-    member.signal_postgresql(signal).unwrap();
-    member.signal(signal).unwrap();
 }
 
 /// Creates a subscriber that connects to whichever member is the primary.
