@@ -42,7 +42,8 @@ use crate::{
     },
     children::{ChildObjects, key},
     decide::{
-        Action, Decision, Failover, Observed, Storage, Switchover, Synchronous, Updates, decide, next_look,
+        Action, Decision, Failover, Observed, Storage, Switchover, Synchronous, Updates, decide,
+        requeue_after,
     },
     deletion::{Deleter, FINALIZER, Finalizer},
     error::Error,
@@ -231,7 +232,7 @@ impl Controller for PostgresClusterController {
         failures.into_iter().find(|failure| !matches!(failure, Error::AwaitingCleanup(_))).map_or(
             Ok(stored
                 .and(outcome?)
-                .and(Outcome::RequeueAfter(next_look(&observed, &decision, recheck(&cluster))))
+                .and(Outcome::RequeueAfter(requeue_after(&observed, &decision, recheck(&cluster))))
                 .and(self.next_growth(&cluster))
                 .and(backups.outcome)),
             Err,

@@ -28,12 +28,12 @@
 pub(crate) mod adoption;
 pub(crate) mod deletion;
 mod fencing;
-mod next_look;
 mod primary;
 #[cfg(test)]
 mod properties;
 mod record;
 mod recovery;
+mod requeue;
 mod rollout;
 mod size;
 mod storage;
@@ -56,7 +56,7 @@ use postgres_model::{
 
 use self::{adoption::AdoptionProblem, primary::Election};
 pub(crate) use self::{
-    next_look::next_look,
+    requeue::requeue_after,
     storage::{ClaimSize, Storage},
     upgrade::RequestedUpgrade,
 };

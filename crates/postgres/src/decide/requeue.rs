@@ -1,4 +1,4 @@
-//! When a cluster is looked at again without any news.
+//! When a cluster is reconciled again without any news.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ const MARGIN: Duration = Duration::from_secs(10);
 /// Returns the time until the next look. Secrets are read again then; `recheck` is the time until they have to be.
 ///
 /// A Lease that expires [reconciles](crate::lease_ages) the cluster.
-pub(crate) fn next_look(observed: &Observed, decision: &Decision, recheck: Duration) -> Duration {
+pub(crate) fn requeue_after(observed: &Observed, decision: &Decision, recheck: Duration) -> Duration {
     let failover = &decision.membership.failover;
     // What is served depends on the membership, and the write of a status is no news.
     if decision.membership != observed.membership {
@@ -69,7 +69,7 @@ mod tests {
         let mut observed = running(3, &[1, 2, 3]);
         change(&mut observed);
         let decision = Decision { membership: observed.membership.clone(), ..decide(&observed) };
-        next_look(&observed, &decision, Duration::from_secs(77))
+        requeue_after(&observed, &decision, Duration::from_secs(77))
     }
 
     #[test]
@@ -121,6 +121,6 @@ mod tests {
         let observed = running(3, &[1, 2, 3]);
         let mut decision = decide(&observed);
         decision.membership.next_serial += 1;
-        assert_eq!(next_look(&observed, &decision, RECHECK), AFTER_CHANGE);
+        assert_eq!(requeue_after(&observed, &decision, RECHECK), AFTER_CHANGE);
     }
 }
