@@ -31,7 +31,7 @@ use tokio_util::task::AbortOnDropHandle;
 use self::{expired::expired, orphans::Orphans, progress::Inputs};
 pub(crate) use self::{
     progress::Request,
-    summary::{Summary, is_of},
+    summary::{Summary, last_of},
 };
 use crate::{
     api::{PostgresBackup, PostgresBackupPhase, PostgresCluster},

@@ -56,8 +56,7 @@ impl Summary {
         });
         // The object of the last backup can be deleted; the backup stays.
         let system = cluster.status.as_ref().and_then(|status| status.system_id);
-        let last = known.into_iter().chain(found).filter(|backup| is_of(backup.system_id, system));
-        let last = last.max_by_key(|backup| backup.stopped_at.0);
+        let last = last_of(known, found, system);
         let failed = ended(Phase::Failed).filter(|backup| {
             let last = last.as_ref().map(|last| last.stopped_at.0);
             stopped(backup).map(|time| time.0) > last
@@ -115,9 +114,17 @@ impl Summary {
     }
 }
 
-/// Returns whether a backup is one of this database, and not of the one before an upgrade to another major version.
-pub(crate) fn is_of(backup: Option<SystemIdentifier>, database: Option<SystemIdentifier>) -> bool {
-    backup.is_none() || database.is_none() || backup == database
+/// Returns the last of these backups that is one of this database, and not of the one before an upgrade to another
+/// major version.
+pub(crate) fn last_of(
+    known: Option<LastBackupStatus>,
+    found: Option<LastBackupStatus>,
+    database: Option<SystemIdentifier>,
+) -> Option<LastBackupStatus> {
+    let is_of = |backup: &LastBackupStatus| {
+        backup.system_id.is_none() || database.is_none() || backup.system_id == database
+    };
+    known.into_iter().chain(found).filter(is_of).max_by_key(|backup| backup.stopped_at.0)
 }
 
 fn stopped(backup: &PostgresBackup) -> Option<Time> {

@@ -7,7 +7,7 @@ use postgres_model::report::ArchiveReport;
 use super::Observation;
 use crate::{
     api::{PostgresCluster, PostgresClusterStatus},
-    backups::is_of,
+    backups::last_of,
     condition_types::ARCHIVING,
     reasons,
 };
@@ -50,8 +50,9 @@ fn known(cluster: &PostgresCluster) -> Option<NewCondition> {
 
 /// Updates what is known about the backups, and what the primary reports about the archive.
 pub(super) fn update(observed: &Observation<'_>, status: &mut PostgresClusterStatus) {
-    let last = observed.backups.last.clone();
-    status.last_backup = last.filter(|backup| is_of(backup.system_id, status.system_id));
+    // The status can be newer than the one that was reconciled, and the object of its backup can be gone.
+    let (known, found) = (status.last_backup.take(), observed.backups.last.clone());
+    status.last_backup = last_of(known, found, status.system_id);
     status.schedules.clone_from(&observed.backups.schedules);
     let upgrade = status.major_upgrade.as_mut().filter(|upgrade| upgrade.done);
     let attempt = upgrade.map(|upgrade| &mut upgrade.first_backup);

@@ -444,3 +444,16 @@ fn full_primary_is_named_as_the_reason() {
         assert_eq!(conditions(&status(&cluster, &observed, NOW))[0], ("False", "DiskFull"));
     }
 }
+
+#[test]
+fn last_backup_that_is_newer_than_the_reconcile_stays() {
+    let mut cluster = cluster(&json!({"size": 1}));
+    let last = json!({"name": "first", "key": "1", "stoppedAt": "2026-01-01T00:00:00Z"});
+    let known = PostgresClusterStatus {
+        last_backup: serde_json::from_value(last).unwrap(),
+        ..PostgresClusterStatus::default()
+    };
+    cluster.status = Some(known.clone());
+    // The reconcile has found no backup.
+    assert_eq!(status_of(&cluster, &[1]).last_backup, known.last_backup);
+}
