@@ -28,7 +28,7 @@ use operator_core::{
 use postgres_model::report::InstanceReport;
 use tokio_util::task::AbortOnDropHandle;
 
-use self::{expired::expired, orphans::Orphans, progress::Inputs};
+use self::{expired::expired, orphans::Orphans, progress::Inputs, summary::is_of};
 pub(crate) use self::{
     progress::Request,
     summary::{Summary, last_of},

@@ -114,17 +114,19 @@ impl Summary {
     }
 }
 
-/// Returns the last of these backups that is one of this database, and not of the one before an upgrade to another
-/// major version.
+/// Returns the last of these backups that is one of this database.
 pub(crate) fn last_of(
     known: Option<LastBackupStatus>,
     found: Option<LastBackupStatus>,
     database: Option<SystemIdentifier>,
 ) -> Option<LastBackupStatus> {
-    let is_of = |backup: &LastBackupStatus| {
-        backup.system_id.is_none() || database.is_none() || backup.system_id == database
-    };
-    known.into_iter().chain(found).filter(is_of).max_by_key(|backup| backup.stopped_at.0)
+    let backups = known.into_iter().chain(found);
+    backups.filter(|backup| is_of(backup.system_id, database)).max_by_key(|backup| backup.stopped_at.0)
+}
+
+/// Returns whether a backup is one of this database, and not of the one before an upgrade to another major version.
+pub(super) fn is_of(backup: Option<SystemIdentifier>, database: Option<SystemIdentifier>) -> bool {
+    backup.is_none() || database.is_none() || backup == database
 }
 
 fn stopped(backup: &PostgresBackup) -> Option<Time> {
