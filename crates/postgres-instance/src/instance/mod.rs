@@ -1,6 +1,7 @@
 //! The main loop: observe, plan, perform the command, and report.
 
 mod archive;
+mod handover;
 mod observe;
 mod perform;
 mod report;
@@ -51,10 +52,6 @@ const STOPPING: Duration = Duration::from_millis(100);
 const SHORT: Duration = Duration::from_secs(10);
 /// How long the release of the Lease may take at the end.
 const RELEASE: Duration = Duration::from_secs(3);
-/// How long a former primary stays after it has released the Lease. Until all nodes route the Service to the new
-/// primary, new connections still arrive here: they are refused while the Pod has its address, and are lost without
-/// an answer afterwards, which a client notices after three seconds. `kube-proxy` waits for up to one second.
-const HANDOVER: Duration = Duration::from_secs(3);
 /// How long a fast shutdown may take when the Pod ends.
 const FAST_SHUTDOWN: Duration = Duration::from_secs(110);
 
@@ -251,8 +248,7 @@ impl Instance {
         }
     }
 
-    /// Stops PostgreSQL, and releases the Lease after that. A primary that another member can replace then stays for
-    /// [`HANDOVER`].
+    /// Stops PostgreSQL, and releases the Lease after that. A primary then waits for its successor.
     async fn terminate(mut self) {
         info!("the Pod ends: stopping PostgreSQL");
         self.task = None;
@@ -272,7 +268,7 @@ impl Instance {
                 self.failed(&error);
             }
         }
-        let hands_over = self.election.view().epoch.is_some() && self.has_others();
+        let was_primary = self.election.view().epoch.is_some();
         self.election.set(LeaseIntent::Release);
         let end = now() + RELEASE;
         while self.election.view().epoch.is_some() && now() < end {
@@ -281,18 +277,9 @@ impl Instance {
                 () = self.election.changed() => {}
             }
         }
-        if hands_over {
-            sleep(HANDOVER).await;
+        if was_primary {
+            handover::wait_for_successor(&mut self.clusters, &self.cluster_uid, &self.member).await;
         }
-    }
-
-    /// Returns whether the cluster has other members.
-    fn has_others(&self) -> bool {
-        let cluster = self.clusters.borrow();
-        let cluster = cluster.as_ref();
-        let cluster =
-            cluster.and_then(|cluster| MemberCluster::new(cluster, &self.cluster_uid, &self.member));
-        cluster.is_some_and(|cluster| cluster.view.fencing)
     }
 }
 

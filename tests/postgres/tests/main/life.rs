@@ -168,6 +168,18 @@ async fn service_leads_to_the_new_primary_before_the_pod_of_the_former_is_gone()
     database.until_complete().await.unwrap();
 }
 
+/// Connections that nodes still route to the former primary are refused while its Pod has an address.
+#[tokio::test]
+async fn former_primary_ends_after_another_member_has_taken_over() {
+    let mut database = database().await.unwrap();
+    let pods = database.kubelet.api::<Pod>();
+    pods.delete("db-1", &DeleteParams::default()).await.unwrap();
+    database.until_failed_over().await.unwrap();
+    let log = database.kubelet.members[0].log();
+    assert!(log.contains("another member is the primary; refusing connections"), "{log}");
+    database.until_complete().await.unwrap();
+}
+
 #[tokio::test]
 async fn primary_that_does_not_start_is_replaced() {
     let mut database = database().await.unwrap();
