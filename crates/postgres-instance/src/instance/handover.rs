@@ -19,7 +19,7 @@ const SUCCESSION: Duration = Duration::from_secs(5);
 const ROUTES: Duration = Duration::from_secs(2);
 
 /// Waits until another member is the primary instead of this one, and nodes route the Service there. Returns at once
-/// if none follows.
+/// if none can follow, and after [`SUCCESSION`] if none does.
 pub(super) async fn wait_for_successor(
     clusters: &mut watch::Receiver<Option<Cluster>>,
     uid: &str,
@@ -39,7 +39,7 @@ pub(super) async fn wait_for_successor(
 /// Who follows a primary that has ended.
 #[derive(Debug, PartialEq, Eq)]
 enum Succession {
-    /// Nobody: the cluster is deleted, all of its members stop, or it has no other.
+    /// Nobody: the cluster is deleted, all of its members stop, or it has no other member.
     None,
     /// A member that is not the primary yet.
     Open,
