@@ -1,9 +1,10 @@
 //! Clients that share one connection pool, with limits on requests in flight.
 
-use std::{sync::Arc, time::Instant};
+use std::{collections::HashMap, sync::Arc, time::Instant};
 
 use http::{HeaderValue, Request, header::USER_AGENT};
 use kube::{Client, client::Body};
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tower::service_fn;
 use tracing::Instrument;
@@ -35,6 +36,8 @@ pub struct Clients {
     inner: Client,
     limit: Arc<Semaphore>,
     metrics: Arc<dyn Metrics>,
+    /// Clients of webhooks, by name and by whether they may write.
+    of_webhooks: Arc<Mutex<HashMap<(String, bool), Client>>>,
 }
 
 impl Clients {
@@ -45,14 +48,16 @@ impl Clients {
 
     /// Returns clients with the connection pool of `client` that report every request to `metrics`.
     pub fn with_metrics(client: Client, metrics: Arc<dyn Metrics>) -> Self {
-        Self { inner: client, limit: Arc::new(Semaphore::new(MAX_IN_FLIGHT)), metrics }
+        let limit = Arc::new(Semaphore::new(MAX_IN_FLIGHT));
+        Self { inner: client, limit, metrics, of_webhooks: Arc::default() }
     }
 
     /// Returns clients with the same connection pool and a separate limit. Requests of the other
     /// clients do not delay theirs.
     #[must_use]
     pub fn with_own_limit(&self, max_in_flight: usize) -> Self {
-        Self { limit: Arc::new(Semaphore::new(max_in_flight)), ..self.clone() }
+        let limit = Arc::new(Semaphore::new(max_in_flight));
+        Self { limit, of_webhooks: Arc::default(), ..self.clone() }
     }
 
     /// Returns clients with the connections of `client`, and a limit of their own.
@@ -65,6 +70,16 @@ impl Clients {
         self.fenced(name, Fence::open())
     }
 
+    /// Returns a client like [`Clients::named`], or one that cannot write. It is the same one each time, because the
+    /// queue of a client takes 10 KiB, and there is a webhook for each of many kinds.
+    pub(crate) fn of_webhooks(&self, name: String, may_write: bool) -> Client {
+        let mut clients = self.of_webhooks.lock();
+        let client = clients.entry((name, may_write)).or_insert_with_key(|(name, _)| {
+            self.fenced(name, if may_write { Fence::open() } else { Fence::closed() })
+        });
+        client.clone()
+    }
+
     /// Returns a client like [`Clients::named`] that sends writes only while the fence is open.
     ///
     /// Each write carries the fence as an extension of the request, so that a retry layer below can
@@ -72,9 +87,10 @@ impl Clients {
     pub fn fenced(&self, name: &str, fence: Fence) -> Client {
         let agent = format!("ensemble/{} ({name})", env!("CARGO_PKG_VERSION"));
         let agent = HeaderValue::from_str(&agent).unwrap_or_else(|_| HeaderValue::from_static("ensemble"));
-        let (clients, namespace) = (self.clone(), self.inner.default_namespace().to_owned());
+        let namespace = self.inner.default_namespace().to_owned();
+        let parts = (self.inner.clone(), self.limit.clone(), self.metrics.clone(), fence);
         let service = service_fn(move |mut request: Request<Body>| {
-            let (Self { inner, limit, metrics }, fence) = (clients.clone(), fence.clone());
+            let (inner, limit, metrics, fence) = parts.clone();
             request.headers_mut().insert(USER_AGENT, agent.clone());
             let info = RequestInfo::of(&request);
             let span = info.span();

@@ -8,7 +8,6 @@ use super::side_effects::SideEffects;
 use crate::{
     environment::{Environment, Setting},
     events::Events,
-    fence::Fence,
     informer::{Informer, Selection},
     kind::Kind,
     self_subject::SelfSubject,
@@ -21,19 +20,16 @@ use crate::{
 pub struct Caches<'e> {
     environment: &'e Environment,
     controller: &'e str,
-    /// Fence of the handler's writes. Open if the webhook has side effects.
-    fence: Fence,
+    /// Whether the webhook has side effects.
+    may_write: bool,
     synced: Vec<Receiver<bool>>,
 }
 
 impl<'e> Caches<'e> {
     /// Returns the caches of a webhook with these side effects.
     pub(super) fn new(environment: &'e Environment, controller: &'e str, side_effects: SideEffects) -> Self {
-        let fence = match side_effects {
-            SideEffects::None => Fence::closed(),
-            SideEffects::NoneOnDryRun => Fence::open(),
-        };
-        Self { environment, controller, fence, synced: Vec::new() }
+        let may_write = side_effects == SideEffects::NoneOnDryRun;
+        Self { environment, controller, may_write, synced: Vec::new() }
     }
 
     /// Returns an informer of a kind.
@@ -46,7 +42,7 @@ impl<'e> Caches<'e> {
     /// Returns a client that cannot write. Use it for one live read where a stale cache would deny
     /// wrongly: an uncached read, as with controller-runtime's `APIReader`.
     pub fn reader(&self) -> Client {
-        self.client(Fence::closed())
+        self.client(false)
     }
 
     /// Returns a client for writes that must precede a response, such as a reservation.
@@ -56,7 +52,7 @@ impl<'e> Caches<'e> {
     /// run. Leadership does not block it, because every replica serves reviews: each write must
     /// contain the resource version that it replaces.
     pub fn writer(&self) -> Client {
-        self.client(self.fence.clone())
+        self.client(self.may_write)
     }
 
     /// Returns the publisher of Events. Publishes nothing unless the webhook declares
@@ -64,12 +60,12 @@ impl<'e> Caches<'e> {
     /// run.
     pub fn events(&self) -> Events {
         // Within the limit of the controllers, because no review waits for an Event.
-        let client = self.environment.clients.fenced(&self.agent(), self.fence.clone());
+        let client = self.environment.clients.of_webhooks(self.agent(), self.may_write);
         Events::new(client, self.controller, &self.environment.instance)
     }
 
-    fn client(&self, fence: Fence) -> Client {
-        self.environment.review_clients.fenced(&self.agent(), fence)
+    fn client(&self, may_write: bool) -> Client {
+        self.environment.review_clients.of_webhooks(self.agent(), may_write)
     }
 
     /// Returns the name for the `User-Agent`.

@@ -59,7 +59,8 @@ const AGENT: &str = "certificates";
 /// # Errors
 /// Returns an error if one of its tasks panicked, which is a bug. Restart the process then.
 pub async fn run(config: Config, environment: &Environment, identity: Identity) -> Result<(), JoinError> {
-    let client = client(environment);
+    // Its watches end when their connection is dead.
+    let client = watch_client(&environment.clients.named(AGENT));
     let metrics = environment.metrics.clone();
     let secret = SharedSecret::new(client.clone(), &config.namespace, SECRET);
     let mode = match config.source {
@@ -75,7 +76,7 @@ pub async fn run(config: Config, environment: &Environment, identity: Identity) 
     let secrets = Api::<PartialObjectMeta<Secret>>::namespaced(client.clone(), &config.namespace);
     let changes = object_watch::watch_object(secrets, SECRET, metrics);
     tasks.spawn(rotator.clone().run(changes, environment.stop.clone()));
-    let injectors = Injectors { rotator, environment, endpoints: endpoints(&config) };
+    let injectors = Injectors { rotator, client, environment, endpoints: endpoints(&config) };
     for target in config.targets {
         match target {
             CaBundleTarget::Validating(name) => {
@@ -93,11 +94,6 @@ pub async fn run(config: Config, environment: &Environment, identity: Identity) 
     Ok(())
 }
 
-/// Returns a client whose watches end when their connection is dead.
-fn client(environment: &Environment) -> Client {
-    watch_client(&environment.clients.named(AGENT))
-}
-
 fn endpoints(config: &Config) -> Endpoints {
     let service = ServiceName { namespace: config.namespace.clone(), name: WEBHOOK_SERVICE.to_owned() };
     Endpoints { service, hosts: config.hosts.iter().map(|host| host.0.clone()).collect() }
@@ -106,6 +102,7 @@ fn endpoints(config: &Config) -> Endpoints {
 /// Starts one task for each object whose `caBundle` is kept up to date.
 struct Injectors<'a> {
     rotator: Arc<Rotator>,
+    client: Client,
     environment: &'a Environment,
     endpoints: Endpoints,
 }
@@ -113,7 +110,7 @@ struct Injectors<'a> {
 impl Injectors<'_> {
     fn spawn<K: Target>(&self, name: String, tasks: &mut JoinSet<()>) {
         let injector = Injector::<K> {
-            api: K::api(client(self.environment), None),
+            api: K::api(self.client.clone(), None),
             name,
             endpoints: self.endpoints.clone(),
             rotator: self.rotator.clone(),

@@ -31,7 +31,7 @@ use tokio_util::task::AbortOnDropHandle;
 use self::{expired::expired, orphans::Orphans, progress::Inputs, summary::is_of};
 pub(crate) use self::{
     progress::Request,
-    summary::{Summary, last_of},
+    summary::{Summary, last_of, with_later_times},
 };
 use crate::{
     api::{PostgresBackup, PostgresBackupPhase, PostgresCluster},

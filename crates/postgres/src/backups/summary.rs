@@ -124,6 +124,20 @@ pub(crate) fn last_of(
     backups.filter(|backup| is_of(backup.system_id, database)).max_by_key(|backup| backup.stopped_at.0)
 }
 
+/// Returns schedules with the times of those that are known, where these are later.
+pub(crate) fn with_later_times(
+    mut schedules: Vec<ScheduleStatus>,
+    known: &[ScheduleStatus],
+) -> Vec<ScheduleStatus> {
+    for schedule in &mut schedules {
+        let same = known.iter().find(|known| known.name == schedule.name);
+        if let Some(later) = same.filter(|known| known.last_time > schedule.last_time) {
+            schedule.last_time.clone_from(&later.last_time);
+        }
+    }
+    schedules
+}
+
 /// Returns whether a backup is one of this database, and not of the one before an upgrade to another major version.
 pub(super) fn is_of(backup: Option<SystemIdentifier>, database: Option<SystemIdentifier>) -> bool {
     backup.is_none() || database.is_none() || backup == database
@@ -146,5 +160,17 @@ mod tests {
         assert_eq!(summary.describe_none(), failed);
         summary.retry = Some("2026-11-25T10:01:00.5Z".parse().unwrap());
         assert_eq!(summary.describe_none(), format!("{failed}; it is repeated at 2026-11-25T10:01:00Z"));
+    }
+
+    #[test]
+    fn schedule_does_not_go_back_when_a_later_time_is_known() {
+        let schedule = |name: &str, day: u8| -> ScheduleStatus {
+            let last_time = format!("2026-01-0{day}T00:00:00Z").parse().map(Time).unwrap();
+            ScheduleStatus { name: name.to_owned(), last_time }
+        };
+        let known = [schedule("daily", 2), schedule("hourly", 1), schedule("removed", 2)];
+        let found = vec![schedule("daily", 1), schedule("hourly", 2), schedule("new", 1)];
+        let expected = [schedule("daily", 2), schedule("hourly", 2), schedule("new", 1)];
+        assert_eq!(with_later_times(found, &known), expected);
     }
 }

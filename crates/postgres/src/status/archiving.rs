@@ -7,7 +7,7 @@ use postgres_model::report::ArchiveReport;
 use super::Observation;
 use crate::{
     api::{PostgresCluster, PostgresClusterStatus},
-    backups::last_of,
+    backups::{last_of, with_later_times},
     condition_types::ARCHIVING,
     reasons,
 };
@@ -53,7 +53,7 @@ pub(super) fn update(observed: &Observation<'_>, status: &mut PostgresClusterSta
     // The status can be newer than the one that was reconciled, and the object of its backup can be gone.
     let (known, found) = (status.last_backup.take(), observed.backups.last.clone());
     status.last_backup = last_of(known, found, status.system_id);
-    status.schedules.clone_from(&observed.backups.schedules);
+    status.schedules = with_later_times(observed.backups.schedules.clone(), &status.schedules);
     let upgrade = status.major_upgrade.as_mut().filter(|upgrade| upgrade.done);
     let attempt = upgrade.map(|upgrade| &mut upgrade.first_backup);
     let attempt = attempt.or_else(|| status.recovery.as_mut().map(|recovery| &mut recovery.first_backup));
