@@ -38,7 +38,7 @@ enum Command {
     /// Run all tests and print the totals
     Test(test::Test),
     /// Measure a release build of the manager, and print the figures
-    Bench(bench::Bench),
+    Bench(Box<bench::Bench>),
     /// Inject faults between the manager and the API server, one at a time, and check the results
     Faults(faults::Faults),
     /// Run the manager against the cluster of your kubeconfig until Ctrl+C
@@ -53,6 +53,8 @@ enum Command {
     Cluster(cluster::ClusterCommand),
     /// Build the container image of the manager as an OCI archive, without Docker
     Image(image::BuildImage),
+    /// Record what the manager executes under load, for `cargo xtask image --profile`
+    Profile(image::RecordProfile),
     /// Generate crates/*/public-api.txt, the public API of the libraries
     GenApi(Check),
     /// Generate deploy/crds
@@ -98,6 +100,7 @@ async fn run(command: Command) -> Result<()> {
         Command::Uninstall => install::uninstall().await,
         Command::Cluster(command) => cluster::run(command).await,
         Command::Image(image) => image.run(),
+        Command::Profile(profile) => profile.run(),
         Command::GenApi(Check { check }) => api::generate(check),
         Command::GenCrds(Check { check }) => crds::generate(check),
         Command::CheckCrds => check_crds::check(),

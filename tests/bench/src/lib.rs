@@ -17,9 +17,9 @@ mod start;
 mod tenants;
 mod workload;
 
-use std::{path::PathBuf, time::Duration};
+use std::{fs, path::PathBuf, time::Duration};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 
 use cluster::program::{build_manager, build_proxy};
@@ -30,6 +30,10 @@ pub struct Bench {
     /// Benchmarks to run; by default all except `real`, `chaos`, and `postgres`
     #[arg(value_enum)]
     benchmarks: Vec<Benchmark>,
+
+    /// Program of the manager to measure instead of one that is built, such as that of an image
+    #[arg(long, value_name = "FILE")]
+    program: Option<PathBuf>,
 
     /// Archive with an image of the manager for `real` and `chaos`, instead of one that is built
     #[arg(long)]
@@ -111,12 +115,17 @@ enum Benchmark {
 const TIMEOUT: Duration = Duration::from_mins(5);
 
 impl Bench {
-    /// Runs the benchmarks one after the other, each with a release build of its program, and prints the
-    /// figures. `image` builds the image of the manager, and returns its archive.
+    /// Runs the benchmarks one after the other, each with a release build of its program or with the selected
+    /// one, and prints the figures. `image` builds the image of the manager, and returns its archive.
     ///
     /// # Errors
     /// Returns an error if a program cannot be built, or if a benchmark fails.
     pub async fn run(&self, image: fn() -> Result<PathBuf>) -> Result<()> {
+        let manager = || match &self.program {
+            Some(path) => fs::canonicalize(path)
+                .with_context(|| format!("cannot find the program of the manager, {}", path.display())),
+            None => build_manager(true),
+        };
         let image = || self.image.clone().map_or_else(image, Ok);
         for benchmark in Benchmark::value_variants() {
             let needs_root = matches!(benchmark, Benchmark::Real | Benchmark::Chaos | Benchmark::Postgres);
@@ -124,19 +133,19 @@ impl Bench {
             if by_default || self.benchmarks.contains(benchmark) {
                 println!("building ...");
                 match benchmark {
-                    Benchmark::Idle => self.idle.run(&build_manager(true)?).await?,
-                    Benchmark::Latency => self.latency.run(&build_manager(true)?).await?,
-                    Benchmark::Start => self.start.run(&build_manager(true)?).await?,
-                    Benchmark::Scale => self.scale.run(&build_manager(true)?).await?,
-                    Benchmark::Peers => self.peers.run(&build_manager(true)?).await?,
-                    Benchmark::Reviews => self.reviews.run(&build_manager(true)?).await?,
-                    Benchmark::HostileReviews => self.hostile_reviews.run(&build_manager(true)?).await?,
-                    Benchmark::Scrape => self.scrape.run(&build_manager(true)?).await?,
-                    Benchmark::Tenants => self.tenants.run(&build_manager(true)?).await?,
+                    Benchmark::Idle => self.idle.run(&manager()?).await?,
+                    Benchmark::Latency => self.latency.run(&manager()?).await?,
+                    Benchmark::Start => self.start.run(&manager()?).await?,
+                    Benchmark::Scale => self.scale.run(&manager()?).await?,
+                    Benchmark::Peers => self.peers.run(&manager()?).await?,
+                    Benchmark::Reviews => self.reviews.run(&manager()?).await?,
+                    Benchmark::HostileReviews => self.hostile_reviews.run(&manager()?).await?,
+                    Benchmark::Scrape => self.scrape.run(&manager()?).await?,
+                    Benchmark::Tenants => self.tenants.run(&manager()?).await?,
                     Benchmark::Proxy => self.proxy.run(&build_proxy(true)?).await?,
                     Benchmark::Real => self.real.run(image).await?,
                     Benchmark::Chaos => self.chaos.run(image).await?,
-                    Benchmark::Postgres => self.postgres.run(&build_manager(true)?).await?,
+                    Benchmark::Postgres => self.postgres.run(&manager()?).await?,
                 }
             }
         }

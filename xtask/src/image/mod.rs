@@ -3,7 +3,7 @@
 //! The image contains only static programs and the CA certificates that hooks trust: no shell, no
 //! libraries. It runs the manager. Pods of a PostgresCluster copy the instance manager out of it, and the
 //! proxy of Tenants is a program of its own in it.
-//! Two builds of one commit with one toolchain have the same digest on every machine.
+//! Two builds of one commit with one toolchain and one profile have the same digest on every machine.
 
 mod archive;
 mod auditable;
@@ -12,6 +12,7 @@ mod ca_certificates;
 mod layer;
 mod packages;
 mod platform;
+mod record_profile;
 mod sbom;
 mod toolchain;
 mod verify;
@@ -30,6 +31,7 @@ use images::Digest;
 use layer::Entry;
 use packages::{Packages, packages};
 use platform::Platform;
+pub(crate) use record_profile::RecordProfile;
 use serde_json::Value;
 
 use crate::deploy::IMAGE;
@@ -43,6 +45,10 @@ pub(crate) struct BuildImage {
     /// multi-platform image
     #[arg(long = "platform", value_name = "PLATFORM", value_delimiter = ',')]
     platforms: Vec<Platform>,
+    /// Optimize the manager for the executions in this file, which `cargo xtask profile` has written for
+    /// the platform of this machine
+    #[arg(long, value_name = "FILE")]
+    profile: Option<PathBuf>,
     /// Rebuild the image without writing it, and fail unless it has this digest
     #[arg(long, value_name = "DIGEST", conflicts_with = "output", value_parser = verify::parse_digest)]
     verify: Option<Digest>,
@@ -66,11 +72,20 @@ impl BuildImage {
         platforms.iter().try_for_each(|platform| platform.check())?;
         let all = platforms.iter().map(|platform| packages(*platform)).collect::<Result<Vec<_>>>()?;
         let builds: Vec<_> = platforms.into_iter().zip(all).collect();
-        match &self.verify {
-            Some(digest) => verify::run(digest, &builds),
-            None => write_all(&workspace().join(&self.output), &builds, Profile::Release).map(drop),
+        let recorded = self.profile.as_deref().map(find_profile).transpose()?;
+        if let Some(digest) = &self.verify {
+            return verify::run(digest, &builds, recorded.as_deref());
         }
+        let folder = workspace().join(&self.output);
+        write_all(&folder, &builds, Profile::Release, recorded.as_deref()).map(drop)
     }
+}
+
+/// Returns the absolute path of a profile, because cargo runs the compiler in other folders.
+fn find_profile(path: &Path) -> Result<PathBuf> {
+    fs::canonicalize(path).with_context(|| {
+        format!("cannot find the profile {}; write one with `cargo xtask profile`", path.display())
+    })
 }
 
 /// Builds the image for this machine, and returns the path of its archive in the target folder.
@@ -82,13 +97,18 @@ pub(crate) fn build_for_host(profile: Profile) -> Result<PathBuf> {
     platform.check()?;
     let packages = packages(platform)?;
     let [manager, ..] = &packages;
-    write_all(&manager.target_folder.join("image"), &[(platform, packages)], profile)
+    write_all(&manager.target_folder.join("image"), &[(platform, packages)], profile, None)
 }
 
 /// Builds the image, writes the archive and its SBOMs to a folder, and returns the path of the
 /// archive.
-fn write_all(folder: &Path, builds: &[(Platform, [Packages; 3])], profile: Profile) -> Result<PathBuf> {
-    let archive = build_archive(builds, profile, None)?;
+fn write_all(
+    folder: &Path,
+    builds: &[(Platform, [Packages; 3])],
+    profile: Profile,
+    recorded: Option<&Path>,
+) -> Result<PathBuf> {
+    let archive = build_archive(builds, profile, recorded, None)?;
     fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
     let architectures: Vec<_> = builds.iter().map(|(platform, _)| platform.architecture()).collect();
     let path = folder.join(format!("ensemble-{VERSION}-{}.tar", architectures.join("-")));
@@ -105,14 +125,15 @@ fn write_all(folder: &Path, builds: &[(Platform, [Packages; 3])], profile: Profi
 fn build_archive(
     builds: &[(Platform, [Packages; 3])],
     profile: Profile,
+    recorded: Option<&Path>,
     folder: Option<&Path>,
 ) -> Result<Archive> {
     let mut images = Vec::new();
     for (platform, packages) in builds {
-        let toolchain = toolchain::toolchain(*platform)?;
+        let toolchain = toolchain::toolchain(*platform, recorded)?;
         let [first, ..] = packages;
         let folder = folder.unwrap_or(&first.target_folder);
-        let programs = build::programs(*platform, packages, profile, folder)?;
+        let programs = build::programs(*platform, packages, profile, recorded, folder)?;
         let mut entries: Vec<_> = packages
             .iter()
             .zip(programs)

@@ -1,6 +1,6 @@
 //! `cargo xtask image --verify`: compares an image with a build of this commit.
 
-use std::fs;
+use std::{fs, path::Path};
 
 use anyhow::{Context, Result, bail};
 use images::Digest;
@@ -16,7 +16,11 @@ pub(super) fn parse_digest(text: &str) -> Result<Digest> {
 ///
 /// # Errors
 /// Returns an error if the digest differs, or if the build fails.
-pub(super) fn run(expected: &Digest, builds: &[(Platform, [Packages; 3])]) -> Result<()> {
+pub(super) fn run(
+    expected: &Digest,
+    builds: &[(Platform, [Packages; 3])],
+    recorded: Option<&Path>,
+) -> Result<()> {
     let target = builds.iter().map(|(_, [packages, ..])| &packages.target_folder).next();
     let target = target.context("no platform is selected")?;
     fs::create_dir_all(target).with_context(|| format!("cannot create {}", target.display()))?;
@@ -24,19 +28,21 @@ pub(super) fn run(expected: &Digest, builds: &[(Platform, [Packages; 3])]) -> Re
         .prefix("verify-")
         .tempdir_in(target)
         .context("cannot create a temporary folder")?;
-    let built = build_archive(builds, Profile::Release, Some(folder.path()))?.digest;
+    let built = build_archive(builds, Profile::Release, recorded, Some(folder.path()))?.digest;
     if built == *expected {
         println!("verified: this commit builds {built}");
         return Ok(());
     }
-    let toolchains = builds.iter().map(|(platform, _)| toolchain(*platform)).collect::<Result<Vec<_>>>()?;
+    let toolchains: Vec<_> =
+        builds.iter().map(|(platform, _)| toolchain(*platform, recorded)).collect::<Result<_>>()?;
     bail!(difference(expected, &built, &toolchains))
 }
 
 fn difference(expected: &Digest, built: &Digest, toolchains: &[String]) -> String {
     format!(
         "the image differs from the build of this commit:\n  expected {expected}\n  built    {built}\n\
-         Possible causes are another commit, changed files, other platforms (--platform), or another toolchain. \
+         Possible causes are another commit, changed files, other platforms (--platform), another toolchain, or \
+         another profile (--profile). \
          If you exclude them, do not trust the image. Its history contains its toolchain (skopeo inspect --config). \
          The toolchain of this machine is:\n  {}",
         toolchains.join("\n  ")
