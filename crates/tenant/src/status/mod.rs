@@ -52,7 +52,8 @@ pub(crate) struct Report {
 ///
 /// The status is written before the plan is carried out. Admission reads the owners from it. The
 /// metadata must be recorded before it is applied, so that a restarted controller can remove it
-/// again.
+/// again. A new namespace counts only after the reconcile: a Tenant that is ready has the objects of all
+/// namespaces that it counts.
 pub(crate) fn status_of_plan(tenant: &Tenant, plan: &Plan, now: Timestamp) -> Option<TenantStatus> {
     let before = tenant.status.clone().unwrap_or_default();
     let mut status = before.clone();
@@ -64,7 +65,6 @@ pub(crate) fn status_of_plan(tenant: &Tenant, plan: &Plan, now: Timestamp) -> Op
     if status.owners == before.owners && status.spaces == before.spaces {
         return None;
     }
-    update_counts(&mut status);
     if status.observed_generation != tenant.metadata.generation {
         let ready = NewCondition {
             type_: READY,
@@ -103,11 +103,6 @@ fn record_metadata(spaces: &mut Vec<Space>, namespace: &Namespace, metadata: Met
     spaces.sort_by(|one, other| one.name.cmp(&other.name));
 }
 
-fn update_counts(status: &mut TenantStatus) {
-    status.namespaces = status.spaces.iter().map(|space| space.name.clone()).collect();
-    status.size = i64::try_from(status.spaces.len()).unwrap_or(i64::MAX);
-}
-
 /// Returns the status after a reconcile or a step of the deletion.
 pub(crate) fn status(tenant: &Tenant, report: &Report, now: Timestamp) -> TenantStatus {
     let before = tenant.status.as_ref();
@@ -118,8 +113,10 @@ pub(crate) fn status(tenant: &Tenant, report: &Report, now: Timestamp) -> Tenant
     spaces.sort_by(|one, other| one.name.cmp(&other.name));
     let new_conditions = [ready(tenant, report), cordoned(&tenant.spec), fields_enforced(&tenant.spec)];
     let conditions = before.map(|status| status.conditions.as_slice()).unwrap_or_default();
-    let mut status = TenantStatus {
+    TenantStatus {
         state: state(tenant),
+        size: i64::try_from(spaces.len()).unwrap_or(i64::MAX),
+        namespaces: spaces.iter().map(|space| space.name.clone()).collect(),
         reservations: reservations(tenant, report),
         observed_generation: tenant.metadata.generation,
         owners: report.owners.clone(),
@@ -127,9 +124,7 @@ pub(crate) fn status(tenant: &Tenant, report: &Report, now: Timestamp) -> Tenant
         classes: Some(report.classes.clone()),
         conditions: set_conditions(conditions, &new_conditions, generation(tenant), now),
         ..TenantStatus::default()
-    };
-    update_counts(&mut status);
-    status
+    }
 }
 
 /// Returns the reservations without those of terminating namespaces. These were created, and their

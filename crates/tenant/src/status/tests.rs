@@ -66,7 +66,7 @@ fn metadata_is_recorded_before_it_is_applied() {
     let status = recorded(&tenant, &active(&["x"])).unwrap();
     let annotations = status.spaces[0].metadata.clone().unwrap().annotations;
     assert_eq!(annotations["scheduler.alpha.kubernetes.io/node-selector"], "pool=a");
-    assert_eq!((status.size, status.namespaces.as_slice()), (1, ["x".to_owned()].as_slice()));
+    assert_eq!((status.size, status.namespaces.len()), (0, 0), "it counts when its objects are there");
 
     // The spec changes while the controller does not run.
     tenant.status = Some(status);
