@@ -80,7 +80,7 @@ pub(super) fn programs(
             .iter()
             .map(|packages| {
                 // The names of functions depend on the platform.
-                let fits = packages.program == MANAGER && Platform::host().is_ok_and(|host| host == platform);
+                let fits = packages.program == MANAGER && platform.is_host();
                 let recorded = recorded.filter(|_| fits);
                 released_program(platform, packages, recorded, folder)
             })

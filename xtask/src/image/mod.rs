@@ -73,6 +73,10 @@ impl BuildImage {
         let all = platforms.iter().map(|platform| packages(*platform)).collect::<Result<Vec<_>>>()?;
         let builds: Vec<_> = platforms.into_iter().zip(all).collect();
         let recorded = self.profile.as_deref().map(find_profile).transpose()?;
+        ensure!(
+            recorded.is_none() || builds.iter().any(|(platform, _)| platform.is_host()),
+            "--profile has no effect on the selected platforms; a profile fits only the platform of this machine"
+        );
         if let Some(digest) = &self.verify {
             return verify::run(digest, &builds, recorded.as_deref());
         }

@@ -28,10 +28,15 @@ impl Platform {
     /// Returns an error if images for this machine's architecture are not supported.
     pub(super) fn host() -> Result<Self> {
         let all = Self::value_variants().iter();
-        let host = all.copied().find(|platform| platform.machine() == ARCH);
+        let host = all.copied().find(|platform| platform.is_host());
         host.with_context(|| {
             format!("images for {ARCH} are not supported; choose a platform with --platform")
         })
+    }
+
+    /// Returns whether this is the platform of this machine.
+    pub(super) fn is_host(self) -> bool {
+        self.machine() == ARCH
     }
 
     pub(super) fn architecture(self) -> &'static str {
@@ -51,7 +56,7 @@ impl Platform {
 
     /// Returns the C compiler, which is also the linker.
     pub(super) fn compiler(self) -> String {
-        if self.machine() == ARCH { "cc".to_owned() } else { format!("{}-linux-gnu-gcc", self.machine()) }
+        if self.is_host() { "cc".to_owned() } else { format!("{}-linux-gnu-gcc", self.machine()) }
     }
 
     pub(super) fn object_architecture(self) -> Architecture {
@@ -86,7 +91,7 @@ impl Platform {
 
     /// Returns the Debian packages of the compiler and the C library.
     fn packages(self) -> String {
-        if self.machine() == ARCH {
+        if self.is_host() {
             return "gcc libc6-dev".to_owned();
         }
         let machine = self.machine().replace('_', "-");

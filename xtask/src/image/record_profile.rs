@@ -12,6 +12,10 @@ use cluster::program::workspace;
 
 use super::{build, packages::packages, platform::Platform, toolchain::first_line};
 
+/// Factor of all counts. The compiler divides the count of a function among the places where it is inlined, and takes
+/// what is rounded to zero for code that was never executed.
+const WEIGHT: u32 = 10_000;
+
 /// Runs benchmarks with a manager that records its execution.
 #[derive(Args)]
 pub(crate) struct RecordProfile {
@@ -77,10 +81,6 @@ fn clear(records: &Path) -> Result<()> {
     }
     fs::create_dir_all(records).with_context(|| format!("cannot create {}", records.display()))
 }
-
-/// Factor of all counts. The compiler divides the count of a function among the places where it is inlined, and takes
-/// what is rounded to zero for code that was never executed.
-const WEIGHT: u32 = 10_000;
 
 /// Writes the sums of all records to a file. Functions that were never executed stay in it, because the
 /// compiler only then knows that they are not worth memory.
