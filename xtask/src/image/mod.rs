@@ -56,6 +56,8 @@ pub(crate) struct BuildImage {
 
 /// Maximum compressed size of a released image for one platform. It has three programs of 4 to 11 MiB.
 const MAX_SIZE: usize = 22 << 20;
+/// First bytes of a profile, in LLVM's indexed format.
+const PROFILE_MAGIC: &[u8] = b"\xfflprofi\x81";
 /// Path of the program in the image.
 const PROGRAM: &str = "/ensemble-manager";
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -86,10 +88,19 @@ impl BuildImage {
 }
 
 /// Returns the absolute path of a profile, because cargo runs the compiler in other folders.
+///
+/// # Errors
+/// Returns an error for a file in another format, which the compiler would ignore with a warning.
 fn find_profile(path: &Path) -> Result<PathBuf> {
-    fs::canonicalize(path).with_context(|| {
-        format!("cannot find the profile {}; write one with `cargo xtask profile`", path.display())
-    })
+    let content = fs::read(path).with_context(|| {
+        format!("cannot read the profile {}; write one with `cargo xtask profile`", path.display())
+    })?;
+    ensure!(
+        content.starts_with(PROFILE_MAGIC),
+        "{} is not a profile; write one with `cargo xtask profile`",
+        path.display()
+    );
+    fs::canonicalize(path).with_context(|| format!("cannot find the profile {}", path.display()))
 }
 
 /// Builds the image for this machine, and returns the path of its archive in the target folder.
