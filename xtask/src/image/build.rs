@@ -61,6 +61,9 @@ impl Profile {
     }
 }
 
+/// Folder, within cargo's target folder, of a manager that is optimized for recorded executions.
+const PROFILED: &str = "profiled";
+
 /// Builds programs in a folder, which is used as a cache, and returns them. The compiler optimizes a
 /// released manager for the executions in `recorded`, which `cargo xtask profile` has written.
 ///
@@ -110,6 +113,8 @@ fn released_program(
     recorded: Option<&Path>,
     folder: &Path,
 ) -> Result<Vec<u8>> {
+    // In the folder of the other programs, each build would compile all crates again with its own flags.
+    let folder = &recorded.map_or_else(|| folder.to_owned(), |_| folder.join(PROFILED));
     let list = write_list(platform, packages, folder)?;
     let Program { package, name } = packages.program;
     let mut cargo = cargo(platform, "rustc", Profile::Release, folder);
