@@ -26,7 +26,7 @@ pub(crate) struct Pods {
 impl Pods {
     /// Starts the informer. A Memcached is reconciled when one of its Pods changes.
     pub(crate) fn build(builder: &mut ControllerBuilder<'_, Memcached>) -> Self {
-        let informer = builder.informer::<PodView>(Selection::All);
+        let informer = builder.packed_informer::<PodView>(Selection::All);
         builder.watches(&informer, affected_keys);
         let by_cache = informer.store().index(|pod: &PodView| cache_of(pod).into_iter().collect());
         Self { by_cache }

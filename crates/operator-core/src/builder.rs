@@ -10,7 +10,7 @@ use crate::{
     environment::{Environment, Setting},
     events::Events,
     fence::Fence,
-    informer::{Change, Informer, Selection, Subscription, SyncedInformers},
+    informer::{Change, Informer, Pack, Selection, Subscription, SyncedInformers},
     kind::{Kind, ObjectKey},
     metrics::{GaugeSamples, Histogram, Observe},
     owner::{controller_of, refers_to},
@@ -169,7 +169,15 @@ impl<'e, K: Kind + Serialize> ControllerBuilder<'e, K> {
     /// The first reconcile waits until it has synced. If the process watches only some namespaces,
     /// the objects of a namespace wait until the informer has listed that namespace.
     pub fn informer<C: Kind>(&mut self, selection: Selection) -> Informer<C> {
-        let informer = self.environment.informers.get::<C>(selection);
+        self.wait_for(self.environment.informers.get::<C>(selection))
+    }
+
+    /// Returns an informer of another kind, like [`ControllerBuilder::informer`]. It keeps the objects packed.
+    pub fn packed_informer<C: Pack>(&mut self, selection: Selection) -> Informer<C> {
+        self.wait_for(self.environment.informers.get_packed::<C>(selection))
+    }
+
+    fn wait_for<C: Kind>(&mut self, informer: Informer<C>) -> Informer<C> {
         self.synced.add(&informer);
         informer
     }

@@ -11,6 +11,9 @@ use kube::{
 };
 use serde::de::DeserializeOwned;
 
+/// Between a namespace and a name.
+const SEPARATOR: &str = "/";
+
 /// A kind with a Rust type: a type of `k8s_openapi`, a derived custom resource, or a smaller type
 /// such as [`PodView`](crate::pod::PodView).
 ///
@@ -82,19 +85,19 @@ impl<K: Resource<DynamicType = (), Scope = Self>> ScopedApi<K> for ClusterResour
 /// Cheap to clone. Displays as `namespace/name`, or `name` for a cluster-scoped object.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ObjectKey {
-    namespace: Option<Arc<str>>,
-    name: Arc<str>,
+    /// `namespace/name`, or `/name` without a namespace: a cache of many objects has one allocation for each.
+    text: Arc<str>,
 }
 
 impl ObjectKey {
-    /// Returns the key of an object in a namespace.
+    /// Returns the key of an object in a namespace, or of a cluster-scoped object if `namespace` is empty.
     pub fn namespaced(namespace: &str, name: &str) -> Self {
-        Self { namespace: Some(namespace.into()), name: name.into() }
+        Self { text: [namespace, SEPARATOR, name].concat().into() }
     }
 
     /// Returns the key of a cluster-scoped object.
     pub fn cluster(name: &str) -> Self {
-        Self { namespace: None, name: name.into() }
+        Self::namespaced("", name)
     }
 
     /// Returns the key of an object. The name is empty if the object has none.
@@ -104,29 +107,31 @@ impl ObjectKey {
 
     /// Returns the key of the object with this metadata.
     pub fn of_meta(meta: &ObjectMeta) -> Self {
-        Self {
-            namespace: meta.namespace.as_deref().map(Into::into),
-            name: meta.name.as_deref().unwrap_or_default().into(),
-        }
+        Self::namespaced(
+            meta.namespace.as_deref().unwrap_or_default(),
+            meta.name.as_deref().unwrap_or_default(),
+        )
     }
 
     /// Returns the namespace, if the object is namespaced.
     pub fn namespace(&self) -> Option<&str> {
-        self.namespace.as_deref()
+        Some(self.parts().0).filter(|namespace| !namespace.is_empty())
     }
 
     /// Returns the name.
     pub fn name(&self) -> &str {
-        &self.name
+        self.parts().1
+    }
+
+    /// Returns the namespace, which can be empty, and the name. No namespace contains a separator.
+    fn parts(&self) -> (&str, &str) {
+        self.text.split_once(SEPARATOR).unwrap_or_default()
     }
 }
 
 impl fmt::Display for ObjectKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.namespace {
-            Some(namespace) => write!(f, "{namespace}/{}", self.name),
-            None => f.write_str(&self.name),
-        }
+        f.write_str(self.text.strip_prefix(SEPARATOR).unwrap_or(&self.text))
     }
 }
 

@@ -35,7 +35,7 @@ impl PodCache {
     /// A change of a Pod enqueues the PodSets that own or owned it, and the one whose labels an
     /// orphan carries.
     pub(crate) fn build(builder: &mut ControllerBuilder<'_, PodSet>) -> Self {
-        let informer = builder.informer::<PodView>(Selection::All);
+        let informer = builder.packed_informer::<PodView>(Selection::All);
         builder.watches(&informer, map_pod_to_podsets);
         let by_owner = informer.store().index(|pod: &PodView| {
             let owner = controller_of(&pod.metadata).filter(|owner| refers_to::<PodSet>(owner));
@@ -52,7 +52,7 @@ impl PodCache {
 
     /// Returns whether the PodSet with this UID owns any Pod.
     pub(crate) fn owns_pods(&self, set: &str) -> bool {
-        !self.by_owner.get(&set.to_owned()).is_empty()
+        self.by_owner.contains(&set.to_owned())
     }
 
     /// Returns the Pods without a controller that carry the PodSet's labels.
@@ -63,7 +63,7 @@ impl PodCache {
     /// Returns whether a Pod with this name exists in the PodSet's namespace.
     pub(crate) fn name_exists(&self, set: &PodSet, name: &str) -> bool {
         let namespace = set.namespace().unwrap_or_default();
-        self.writer.get(&ObjectKey::namespaced(&namespace, name)).is_some()
+        self.writer.informer().store().contains(&ObjectKey::namespaced(&namespace, name))
     }
 }
 

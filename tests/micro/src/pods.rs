@@ -59,7 +59,7 @@ pub(crate) fn update(runtime: &'static Runtime) -> Box<dyn FnMut()> {
 
 fn informer(runtime: &Runtime) -> Informer<PodView> {
     let _guard = runtime.enter();
-    Informers::new(offline_client()).get::<PodView>(Selection::All)
+    Informers::new(offline_client()).get_packed::<PodView>(Selection::All)
 }
 
 fn fill(informer: &Informer<PodView>) {

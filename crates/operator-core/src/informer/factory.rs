@@ -11,8 +11,9 @@ use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
 use super::{
-    Informer, Scope,
+    Informer, Pack, Scope,
     raw::RawObject,
+    store::{Packer, pack},
     watch::{Watch, WatchHandler},
     watch_client::client_with_handler,
 };
@@ -132,6 +133,16 @@ impl Informers {
     /// Returns the informer of a kind. The first call starts its watches. Must be called within a
     /// Tokio runtime.
     pub fn get<K: Kind>(&self, selection: Selection) -> Informer<K> {
+        self.get_with(selection, None)
+    }
+
+    /// Returns the informer of a kind, like [`Informers::get`]. It keeps the objects packed, unless the
+    /// informer is there already.
+    pub fn get_packed<K: Pack>(&self, selection: Selection) -> Informer<K> {
+        self.get_with(selection, Some(pack::<K>))
+    }
+
+    fn get_with<K: Kind>(&self, selection: Selection, packer: Option<Packer<K>>) -> Informer<K> {
         let mut state = self.shared.state.lock();
         let id = (TypeId::of::<K>(), selection);
         if let Some(informer) =
@@ -140,7 +151,7 @@ impl Informers {
             return informer.clone();
         }
         let watched_namespaces = self.shared.scope.watched_namespaces(K::NAMESPACED);
-        let informer = Informer::<K>::new(&watched_namespaces, selection);
+        let informer = Informer::<K>::new(&watched_namespaces, selection, packer);
         for watched_namespace in watched_namespaces {
             let handler: Arc<dyn WatchHandler> = Arc::new(informer.clone());
             let client = client_with_handler(&self.shared.client, handler.clone());

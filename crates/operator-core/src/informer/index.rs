@@ -4,6 +4,7 @@ use std::{collections::HashMap, hash::Hash, sync::Arc};
 
 use parking_lot::RwLock;
 
+use super::store::Cached;
 use crate::kind::ObjectKey;
 
 /// Key of an index.
@@ -34,13 +35,21 @@ impl<K: Send + Sync + 'static, I: IndexKey> Index<K, I> {
 
     /// Returns the objects with this key, in no particular order.
     pub fn get(&self, key: &I) -> Vec<Arc<K>> {
-        self.entries.map.read().get(key).map(|found| found.values().cloned().collect()).unwrap_or_default()
+        let map = self.entries.map.read();
+        let found = map.get(key).into_iter().flatten();
+        found.map(|(key, object)| object.get(key)).collect()
+    }
+
+    /// Returns whether there is an object with this key.
+    pub fn contains(&self, key: &I) -> bool {
+        self.entries.map.read().contains_key(key)
     }
 }
 
 /// The side of an index that the store updates.
 pub(super) trait IndexUpdate<K>: Send + Sync {
-    fn replace(&self, key: &ObjectKey, old: Option<&Arc<K>>, new: Option<&Arc<K>>);
+    /// Replaces the entries of an object, which is given in the form that the store keeps, and unpacked.
+    fn replace(&self, key: &ObjectKey, old: Option<&Arc<K>>, new: Option<(&Cached<K>, &Arc<K>)>);
 }
 
 /// Function that returns the index keys of an object.
@@ -48,11 +57,11 @@ type Keys<K, I> = Box<dyn Fn(&K) -> Vec<I> + Send + Sync>;
 
 struct Entries<K, I> {
     keys: Keys<K, I>,
-    map: RwLock<HashMap<I, HashMap<ObjectKey, Arc<K>>>>,
+    map: RwLock<HashMap<I, HashMap<ObjectKey, Cached<K>>>>,
 }
 
 impl<K: Send + Sync, I: IndexKey> IndexUpdate<K> for Entries<K, I> {
-    fn replace(&self, key: &ObjectKey, old: Option<&Arc<K>>, new: Option<&Arc<K>>) {
+    fn replace(&self, key: &ObjectKey, old: Option<&Arc<K>>, new: Option<(&Cached<K>, &Arc<K>)>) {
         let mut map = self.map.write();
         for entry in old.map(|object| (self.keys)(object)).unwrap_or_default() {
             if let Some(found) = map.get_mut(&entry) {
@@ -62,9 +71,9 @@ impl<K: Send + Sync, I: IndexKey> IndexUpdate<K> for Entries<K, I> {
                 }
             }
         }
-        if let Some(object) = new {
+        if let Some((cached, object)) = new {
             for entry in (self.keys)(object) {
-                map.entry(entry).or_default().insert(key.clone(), object.clone());
+                map.entry(entry).or_default().insert(key.clone(), cached.clone());
             }
         }
     }

@@ -40,7 +40,8 @@ pub use index::{Index, IndexKey};
 use parking_lot::{Mutex, RwLock};
 pub use raw::{Listing, list_pages};
 pub use scope::Scope;
-pub use store::{Change, Epoch, Store};
+use store::Packer;
+pub use store::{Change, Epoch, Pack, Store};
 pub(crate) use synced::SyncedInformers;
 use tokio::sync::watch::{Receiver, Sender};
 
@@ -89,10 +90,10 @@ impl<K: Kind> Drop for Unsubscribe<K> {
 }
 
 impl<K: Kind> Informer<K> {
-    fn new(watched_namespaces: &[Option<Arc<str>>], selection: Selection) -> Self {
+    fn new(watched_namespaces: &[Option<Arc<str>>], selection: Selection, packer: Option<Packer<K>>) -> Self {
         Self {
             shared: Arc::new(Shared {
-                store: Store::new(watched_namespaces, selection),
+                store: Store::new(watched_namespaces, selection, packer),
                 subscribers: RwLock::default(),
                 sync_callbacks: RwLock::default(),
                 next_subscriber: AtomicU64::new(0),
@@ -113,9 +114,10 @@ impl<K: Kind> Informer<K> {
         let subscriber: Subscriber<K> = Arc::new(subscriber);
         let id = self.shared.next_subscriber.fetch_add(1, Ordering::Relaxed);
         let _delivery = self.shared.delivery.lock();
-        for object in self.shared.store.list() {
-            let key = ObjectKey::of(object.as_ref());
-            subscriber(&Change { key, old: None, new: Some(object) });
+        for key in self.shared.store.keys() {
+            if let Some(object) = self.shared.store.get(&key) {
+                subscriber(&Change { key, old: None, new: Some(object) });
+            }
         }
         self.shared.subscribers.write().push((id, subscriber));
         Subscription(Box::new(Unsubscribe(self.shared.clone(), id)))

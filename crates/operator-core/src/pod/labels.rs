@@ -1,25 +1,14 @@
 //! Labels in a compact form.
 
-use std::{
-    collections::{BTreeMap, HashSet},
-    sync::{Arc, LazyLock},
-};
+use std::{collections::BTreeMap, sync::Arc};
 
-use parking_lot::Mutex;
 use serde::Deserialize;
+
+use super::shared_text::shared;
 
 /// Separators between a key and its value, and after a value. Neither can contain them.
 const KEY_END: char = '=';
 const VALUE_END: char = ',';
-
-/// The texts of labels in use, and some that no longer are.
-static TEXTS: LazyLock<Mutex<Texts>> = LazyLock::new(Mutex::default);
-
-/// Number of texts that are kept without a look at whether they are in use.
-const UNSWEPT: usize = 1024;
-
-/// Longest text in bytes that is shared. A longer one is rare, and would take much memory while nobody uses it.
-const MAX_SHARED: usize = 1024;
 
 /// Labels in one string, of which a process has only one: most Pods have the labels of their siblings.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -47,41 +36,13 @@ impl<K: AsRef<str>, V: AsRef<str>> FromIterator<(K, V)> for Labels {
             text.push_str(value.as_ref());
             text.push(VALUE_END);
         }
-        Self(TEXTS.lock().shared(&text))
+        Self(shared(&text))
     }
 }
 
 impl From<Option<BTreeMap<String, String>>> for Labels {
     fn from(labels: Option<BTreeMap<String, String>>) -> Self {
         labels.into_iter().flatten().collect()
-    }
-}
-
-/// Texts, each once.
-#[derive(Default)]
-struct Texts {
-    known: HashSet<Arc<str>>,
-    /// Number of texts of the last sweep that are in use.
-    in_use: usize,
-}
-
-impl Texts {
-    /// Returns the text as all others have it. Forgets the texts that nobody uses when they can be half of all.
-    fn shared(&mut self, text: &str) -> Arc<str> {
-        if let Some(known) = self.known.get(text) {
-            return known.clone();
-        }
-        let new = Arc::<str>::from(text);
-        if text.len() > MAX_SHARED {
-            return new;
-        }
-        if self.known.len() >= UNSWEPT.max(2 * self.in_use) {
-            self.known.retain(|known| Arc::strong_count(known) > 1);
-            self.known.shrink_to(2 * self.known.len());
-            self.in_use = self.known.len();
-        }
-        self.known.insert(new.clone());
-        new
     }
 }
 
@@ -97,25 +58,6 @@ mod tests {
         let (one, two) = (of("web"), of("web"));
         assert!(Arc::ptr_eq(&one.0, &two.0));
         assert!(!Arc::ptr_eq(&one.0, &of("shop").0));
-    }
-
-    #[test]
-    fn unused_texts_are_forgotten() {
-        let mut texts = Texts::default();
-        let used: Vec<_> = (0..UNSWEPT).map(|number| texts.shared(&format!("used {number}"))).collect();
-        for number in 0..10 * UNSWEPT {
-            texts.shared(&format!("unused {number}"));
-        }
-        assert!(texts.known.len() <= 2 * UNSWEPT, "{}", texts.known.len());
-        assert!(used.iter().all(|text| Arc::ptr_eq(text, &texts.shared(text))));
-    }
-
-    #[test]
-    fn long_texts_are_not_kept() {
-        let mut texts = Texts::default();
-        let [longest, longer] = [MAX_SHARED, MAX_SHARED + 1].map(|length| "x".repeat(length));
-        assert!(Arc::ptr_eq(&texts.shared(&longest), &texts.shared(&longest)));
-        assert_eq!((&*texts.shared(&longer), texts.known.len()), (longer.as_str(), 1));
     }
 
     #[test]

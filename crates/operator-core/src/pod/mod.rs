@@ -1,6 +1,8 @@
 //! A small Pod type, for caches of all Pods of a cluster.
 
 mod labels;
+mod packed;
+mod shared_text;
 
 use std::borrow::Cow;
 
@@ -11,6 +13,7 @@ use k8s_openapi::{
 };
 use kube::{Resource, core::NamespaceResourceScope};
 pub use labels::Labels;
+pub use packed::PackedPod;
 use serde::{Deserialize, Deserializer};
 
 /// Annotation that ranks a Pod for deletion when a set shrinks: lower values are deleted first.

@@ -58,7 +58,7 @@ pub(crate) struct MemberObjects {
 impl MemberObjects {
     /// Starts the informers. A cluster is reconciled when one of its Pods or volumes changes.
     pub(crate) fn build(builder: &mut ControllerBuilder<'_, PostgresCluster>) -> Self {
-        let pods = builder.informer::<PodView>(Selection::All);
+        let pods = builder.packed_informer::<PodView>(Selection::All);
         builder.watches(&pods, controllers_of::<PodView, PostgresCluster>);
         let pods_by_owner = pods.store().index(|pod: &PodView| {
             let owner = controller_of(&pod.metadata).filter(|owner| refers_to::<PostgresCluster>(owner));

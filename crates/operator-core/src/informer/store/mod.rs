@@ -15,11 +15,15 @@
 //! - After a restore of etcd, resource versions decrease. A list is applied even if it is older.
 //!   Responses to requests from before the list are dropped, as above.
 
+mod cached;
+
 use std::{
     collections::{HashMap, HashSet},
     sync::{Arc, Weak},
 };
 
+pub use cached::Pack;
+pub(super) use cached::{Cached, Packer, pack};
 use kube::{Resource, ResourceExt};
 use parking_lot::RwLock;
 
@@ -58,7 +62,8 @@ pub struct Store<K> {
 }
 
 struct Inner<K> {
-    objects: HashMap<ObjectKey, Arc<K>>,
+    objects: HashMap<ObjectKey, Cached<K>>,
+    packer: Option<Packer<K>>,
     indexes: Vec<Weak<dyn IndexUpdate<K>>>,
     watches: WatchStates,
     selection: Selection,
@@ -68,27 +73,41 @@ struct Inner<K> {
 
 impl<K: Kind> Default for Store<K> {
     fn default() -> Self {
-        Self::new(&[None], Selection::All)
+        Self::new(&[None], Selection::All, None)
     }
 }
 
 impl<K: Kind> Store<K> {
     /// Returns an empty store with one watch per watched namespace, which delivers the selected
-    /// objects.
-    pub(super) fn new(watched_namespaces: &[Option<Arc<str>>], selection: Selection) -> Self {
+    /// objects. They are kept as `packer` packs them.
+    pub(super) fn new(
+        watched_namespaces: &[Option<Arc<str>>],
+        selection: Selection,
+        packer: Option<Packer<K>>,
+    ) -> Self {
         let (objects, indexes, watches) = (HashMap::new(), Vec::new(), WatchStates::new(watched_namespaces));
-        Self { inner: RwLock::new(Inner { objects, indexes, watches, selection, epoch: 0 }) }
+        Self { inner: RwLock::new(Inner { objects, packer, indexes, watches, selection, epoch: 0 }) }
     }
 
     /// Returns the object with this key.
     pub fn get(&self, key: &ObjectKey) -> Option<Arc<K>> {
-        self.inner.read().objects.get(key).cloned()
+        self.inner.read().get(key)
+    }
+
+    /// Returns whether there is an object with this key.
+    pub fn contains(&self, key: &ObjectKey) -> bool {
+        self.inner.read().objects.contains_key(key)
     }
 
     /// Returns all objects, in no particular order. Linear in the size of the store: prefer an
     /// [`Index`].
     pub fn list(&self) -> Vec<Arc<K>> {
-        self.inner.read().objects.values().cloned().collect()
+        self.inner.read().objects.iter().map(|(key, object)| object.get(key)).collect()
+    }
+
+    /// Returns the keys of all objects, in no particular order.
+    pub(super) fn keys(&self) -> Vec<ObjectKey> {
+        self.inner.read().objects.keys().cloned().collect()
     }
 
     /// Returns the number of objects.
@@ -108,7 +127,7 @@ impl<K: Kind> Store<K> {
         let (index, update) = Index::new(keys);
         let mut inner = self.inner.write();
         for (key, object) in &inner.objects {
-            update.replace(key, None, Some(object));
+            update.replace(key, None, Some((object, &object.get(key))));
         }
         inner.indexes.retain(|index| index.strong_count() > 0);
         inner.indexes.push(Arc::downgrade(&update));
@@ -134,7 +153,7 @@ impl<K: Kind> Store<K> {
         if version == 0 || version <= watch.last_version || inner.is_newer(&key, version) {
             return None;
         }
-        if inner.selection.selects(&object) { inner.put(object) } else { inner.take(&key) }
+        if inner.selection.selects(&object) { inner.put(&key, object) } else { inner.take(&key) }
     }
 
     /// Removes an object that no longer exists, according to the response to a request of this
@@ -150,7 +169,7 @@ impl<K: Kind> Store<K> {
     ) -> Option<Change<K>> {
         let mut inner = self.inner.write();
         inner.watches.get(key.namespace()).filter(|watch| watch.is_unchanged_since(epoch.0))?;
-        let cached = inner.objects.get(key)?;
+        let cached = inner.get(key)?;
         (cached.meta().uid.as_deref() == uid).then(|| inner.take(key)).flatten()
     }
 
@@ -171,9 +190,9 @@ impl<K: Kind> Store<K> {
         let mut inner = self.inner.write();
         let key = ObjectKey::of(&object);
         if let Some(listed) = inner.watches.get_mut(key.namespace()).and_then(|watch| watch.listed.as_mut()) {
-            listed.insert(key);
+            listed.insert(key.clone());
         }
-        inner.put(object)
+        inner.put(&key, object)
     }
 
     /// Ends the relist of the watch of this namespace. Removes the objects of this watch that were
@@ -218,7 +237,7 @@ impl<K: Kind> Store<K> {
         let mut inner = self.inner.write();
         let (key, version) = (ObjectKey::of(&object), version(&object));
         inner.record_version(key.namespace(), version);
-        if version > 0 && inner.is_newer(&key, version) { None } else { inner.put(object) }
+        if version > 0 && inner.is_newer(&key, version) { None } else { inner.put(&key, object) }
     }
 
     /// Applies a deletion at this version, like [`Store::apply_event`].
@@ -235,10 +254,14 @@ impl<K: Kind> Inner<K> {
         self.epoch
     }
 
+    fn get(&self, key: &ObjectKey) -> Option<Arc<K>> {
+        self.objects.get(key).map(|object| object.get(key))
+    }
+
     /// Returns whether the cached object with this key is newer than `version`. It can be another
     /// object with the same name.
     fn is_newer(&self, key: &ObjectKey, version: u64) -> bool {
-        self.objects.get(key).is_some_and(|cached| self::version(cached.as_ref()) > version)
+        self.get(key).is_some_and(|cached| self::version(cached.as_ref()) > version)
     }
 
     fn record_version(&mut self, namespace: Option<&str>, version: u64) {
@@ -247,29 +270,28 @@ impl<K: Kind> Inner<K> {
         }
     }
 
-    /// Stores the object. Returns no change if this version is cached already.
-    fn put(&mut self, object: K) -> Option<Change<K>> {
-        let key = ObjectKey::of(&object);
-        let same = self.objects.get(&key).is_some_and(|cached| {
+    /// Stores the object with this key. Returns no change if this version is cached already.
+    fn put(&mut self, key: &ObjectKey, object: K) -> Option<Change<K>> {
+        let old = self.get(key);
+        let same = old.as_ref().is_some_and(|cached| {
             cached.uid() == object.uid() && cached.resource_version() == object.resource_version()
         });
         if same {
             return None;
         }
-        // A decoded list has room for four elements, and its copy for one: 300 bytes less for the owner of a Pod.
-        let new = Arc::new(K::clone(&object));
-        let old = self.objects.insert(key.clone(), new.clone());
-        self.reindex(&key, old.as_ref(), Some(&new));
-        Some(Change { key, old, new: Some(new) })
+        let (cached, new) = Cached::new(object, self.packer);
+        self.objects.insert(key.clone(), cached.clone());
+        self.reindex(key, old.as_ref(), Some((&cached, &new)));
+        Some(Change { key: key.clone(), old, new: Some(new) })
     }
 
     fn take(&mut self, key: &ObjectKey) -> Option<Change<K>> {
-        let old = self.objects.remove(key)?;
+        let old = self.objects.remove(key)?.get(key);
         self.reindex(key, Some(&old), None);
         Some(Change { key: key.clone(), old: Some(old), new: None })
     }
 
-    fn reindex(&self, key: &ObjectKey, old: Option<&Arc<K>>, new: Option<&Arc<K>>) {
+    fn reindex(&self, key: &ObjectKey, old: Option<&Arc<K>>, new: Option<(&Cached<K>, &Arc<K>)>) {
         for index in self.indexes.iter().filter_map(Weak::upgrade) {
             index.replace(key, old, new);
         }
@@ -328,7 +350,7 @@ mod tests {
 
     /// Returns a store of two namespaces with one object each.
     fn store_of_two_namespaces() -> Store<ConfigMap> {
-        let store = Store::new(&[Some("a".into()), Some("b".into())], Selection::All);
+        let store = Store::new(&[Some("a".into()), Some("b".into())], Selection::All, None);
         for namespace in ["a", "b"] {
             store.begin_relist(Some(namespace));
             store.apply_listed(object_in(namespace, 5));
@@ -365,7 +387,7 @@ mod tests {
 
     #[test]
     fn namespaces_sync_one_by_one() {
-        let store = Store::<ConfigMap>::new(&[Some("a".into()), Some("b".into())], Selection::All);
+        let store = Store::<ConfigMap>::new(&[Some("a".into()), Some("b".into())], Selection::All, None);
         store.begin_relist(Some("a"));
         assert!(!store.has_synced(Some("a")));
         store.end_relist(Some("a"));
@@ -483,7 +505,7 @@ mod tests {
 
     #[test]
     fn write_outside_the_selection_is_not_cached() {
-        let store = Store::new(&[None], Selection::Managed);
+        let store = Store::new(&[None], Selection::Managed, None);
         let managed = |version| {
             let mut object = object("a", version);
             let label = (crate::labels::MANAGED_BY.to_owned(), crate::labels::MANAGER.to_owned());

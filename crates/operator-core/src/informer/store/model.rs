@@ -7,7 +7,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use k8s_openapi::{api::core::v1::ConfigMap, apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
+use k8s_openapi::{
+    api::core::v1::ConfigMap,
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
+    jiff::Timestamp,
+};
 use proptest::{collection::vec, prelude::*};
 
 use super::{
@@ -16,6 +20,25 @@ use super::{
     *,
 };
 use crate::labels::{MANAGED_BY, MANAGER};
+
+/// The objects of one name have no packed form.
+impl Pack for ConfigMap {
+    type Packed = Self;
+
+    fn pack(&self) -> Option<Self> {
+        (self.name_any() == NAMES[0]).then(|| Self {
+            metadata: ObjectMeta { name: None, namespace: None, ..self.metadata.clone() },
+            ..self.clone()
+        })
+    }
+
+    fn unpack(key: &ObjectKey, packed: &Self) -> Self {
+        let mut object = packed.clone();
+        object.metadata.name = Some(key.name().to_owned());
+        object.metadata.namespace = key.namespace().map(str::to_owned);
+        object
+    }
+}
 
 /// Names of the objects in the model.
 const NAMES: [&str; 2] = ["a", "b"];
@@ -195,8 +218,8 @@ struct Model {
 }
 
 impl Model {
-    fn new(selection: Selection) -> Self {
-        let store = Store::new(&[None], selection);
+    fn new(selection: Selection, packer: Option<Packer<ConfigMap>>) -> Self {
+        let store = Store::new(&[None], selection, packer);
         Self {
             selection,
             server: Server::new(),
@@ -363,8 +386,13 @@ impl Model {
     }
 }
 
-fn check(selection: Selection, steps: &[Step], responses_first: bool) -> Result<(), TestCaseError> {
-    let mut model = Model::new(selection);
+fn check(
+    selection: Selection,
+    packer: Option<Packer<ConfigMap>>,
+    steps: &[Step],
+    responses_first: bool,
+) -> Result<(), TestCaseError> {
+    let mut model = Model::new(selection, packer);
     for step in steps {
         model.step(*step);
     }
@@ -381,7 +409,9 @@ fn check(selection: Selection, steps: &[Step], responses_first: bool) -> Result<
 fn store_converges_for_any_order_of_events_and_responses() {
     let selection = || prop_oneof![Just(Selection::All), Just(Selection::Managed)];
     let config = ProptestConfig { cases: 4_000, failure_persistence: None, ..ProptestConfig::default() };
-    proptest!(config, |(selection in selection(), steps in vec(step(), 1..40), responses_first: bool)| {
-        check(selection, &steps, responses_first)?;
+    let packer = || prop_oneof![Just(None), Just(Some(pack::<ConfigMap> as Packer<_>))];
+    let steps = || vec(step(), 1..40);
+    proptest!(config, |(selection in selection(), packer in packer(), steps in steps(), responses_first: bool)| {
+        check(selection, packer, &steps, responses_first)?;
     });
 }

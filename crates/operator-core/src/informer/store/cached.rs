@@ -1,0 +1,78 @@
+//! What a store keeps of an object.
+
+use std::sync::Arc;
+
+use crate::kind::{Kind, ObjectKey};
+
+/// A kind whose objects take much less memory in a packed form, of which reads make an object again.
+///
+/// It pays for kinds of which a cluster has very many objects. See
+/// [`Informers::get_packed`](super::super::Informers::get_packed).
+pub trait Pack: Kind {
+    /// The packed form. It does not contain the key.
+    type Packed: Send + Sync + 'static;
+
+    /// Returns the packed form, or `None` for an object that has none and is kept as it is.
+    fn pack(&self) -> Option<Self::Packed>;
+
+    /// Returns the object that was packed.
+    fn unpack(key: &ObjectKey, packed: &Self::Packed) -> Self;
+}
+
+/// Packs an object.
+pub(in super::super) type Packer<K> = fn(&K) -> Option<Arc<dyn Unpack<K>>>;
+
+/// Packs an object of a kind that has a packed form.
+pub(in super::super) fn pack<K: Pack>(object: &K) -> Option<Arc<dyn Unpack<K>>> {
+    object.pack().map(|packed| Arc::new(PackedObject::<K>(packed)) as Arc<dyn Unpack<K>>)
+}
+
+/// An object in its packed form.
+pub(in super::super) trait Unpack<K>: Send + Sync {
+    fn unpack(&self, key: &ObjectKey) -> K;
+}
+
+struct PackedObject<K: Pack>(K::Packed);
+
+impl<K: Pack> Unpack<K> for PackedObject<K> {
+    fn unpack(&self, key: &ObjectKey) -> K {
+        K::unpack(key, &self.0)
+    }
+}
+
+/// An object of a store.
+pub(in super::super) enum Cached<K> {
+    Whole(Arc<K>),
+    Packed(Arc<dyn Unpack<K>>),
+}
+
+impl<K> Clone for Cached<K> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Whole(object) => Self::Whole(object.clone()),
+            Self::Packed(packed) => Self::Packed(packed.clone()),
+        }
+    }
+}
+
+impl<K: Kind> Cached<K> {
+    /// Returns what a store keeps of an object, and the object.
+    pub(super) fn new(object: K, packer: Option<Packer<K>>) -> (Self, Arc<K>) {
+        if let Some(packed) = packer.and_then(|packer| packer(&object)) {
+            return (Self::Packed(packed), Arc::new(object));
+        }
+        // A decoded list has room for four elements, and its copy for one: 300 bytes less for an owner.
+        let object = Arc::new(K::clone(&object));
+        (Self::Whole(object.clone()), object)
+    }
+}
+
+impl<K> Cached<K> {
+    /// Returns the object with this key.
+    pub(in super::super) fn get(&self, key: &ObjectKey) -> Arc<K> {
+        match self {
+            Self::Whole(object) => object.clone(),
+            Self::Packed(packed) => Arc::new(packed.unpack(key)),
+        }
+    }
+}
