@@ -5,6 +5,8 @@ use k8s_openapi::{api::core::v1::PodTemplateSpec, apimachinery::pkg::apis::meta:
 use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
 
+use crate::compact_template::CompactTemplate;
+
 /// Desired state of a PodSet.
 #[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[kube(
@@ -40,7 +42,8 @@ pub struct PodSetSpec {
     /// template describes the Pods that are created. Without it, each Pod runs one container that
     /// sleeps. A change applies to Pods that are created afterwards, as with a ReplicaSet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub template: Option<PodTemplateSpec>,
+    #[schemars(with = "Option<PodTemplateSpec>")]
+    pub template: Option<CompactTemplate>,
 
     /// minReadySeconds is the number of seconds for which all Pods must have been ready, without
     /// interruption, before the condition Ready becomes True. The counts in the status do not wait

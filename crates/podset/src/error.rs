@@ -16,6 +16,9 @@ pub enum Error {
     /// The PodSet cannot own Pods.
     #[error("cannot create Pods")]
     Owner(#[from] OwnerError),
+    /// The template could not be decoded.
+    #[error("cannot decode spec.template")]
+    Template(#[from] serde_json::Error),
     /// A Pod could not be adopted or released.
     #[error(transparent)]
     Adopt(WriteError),
@@ -35,7 +38,7 @@ impl ReconcileError for Error {
         match self {
             Self::Owner(_) => reasons::INVALID_OWNER,
             Self::Adopt(_) => reasons::FAILED_ADOPT,
-            Self::Create(_) => reasons::FAILED_CREATE,
+            Self::Template(_) | Self::Create(_) => reasons::FAILED_CREATE,
             Self::Delete(_) => reasons::FAILED_DELETE,
             Self::Status(_) => reasons::STATUS_UPDATE_FAILED,
         }

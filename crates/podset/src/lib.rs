@@ -23,6 +23,7 @@
 
 mod adoption;
 pub mod api;
+mod compact_template;
 pub mod condition_types;
 mod error;
 mod pending_deletions;
@@ -38,6 +39,7 @@ mod status;
 mod testing;
 
 pub use api::{PodSet, PodSetSpec, PodSetStatus};
+pub use compact_template::CompactTemplate;
 pub use error::Error;
 pub use pod_template::{APP_LABEL, VERSION, VERSION_LABEL};
 pub use reconcile::{IMAGE, PodSetController};

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{
 use kube::{ResourceExt, core::ObjectMeta};
 use operator_core::{labels, owner::Owner, pod::PodView};
 
-use crate::api::PodSet;
+use crate::{api::PodSet, compact_template::CompactTemplate};
 
 /// Label with the name of the PodSet.
 pub const APP_LABEL: &str = "app";
@@ -35,15 +35,24 @@ pub(crate) fn pod_name(set: &PodSet, number: usize) -> String {
     format!("{}-pod-{number}", set.name_any())
 }
 
-/// Returns a Pod for the PodSet. `image` is the image of the default container.
+/// Returns the template of the PodSet, or the default one. `image` is the image of its container.
 ///
-/// The spec of the template is used unchanged, as in a ReplicaSet. A PodSet without a template gets
-/// the default one.
-pub(crate) fn pod_from_template(set: &PodSet, owner: &Owner, name: String, image: &str) -> Pod {
-    let template = set.spec.template.clone().unwrap_or_else(|| default_template(image));
-    let mut metadata = metadata(set, template.metadata.unwrap_or_default(), name);
+/// # Errors
+/// Returns an error if the template cannot be decoded.
+pub(crate) fn template(set: &PodSet, image: &str) -> serde_json::Result<PodTemplateSpec> {
+    set.spec.template.as_ref().map_or_else(|| Ok(default_template(image)), CompactTemplate::decode)
+}
+
+/// Returns a Pod for the PodSet. The spec of the template is used unchanged, as in a ReplicaSet.
+pub(crate) fn pod_from_template(
+    set: &PodSet,
+    owner: &Owner,
+    name: String,
+    template: &PodTemplateSpec,
+) -> Pod {
+    let mut metadata = metadata(set, template.metadata.clone().unwrap_or_default(), name);
     owner.set_on(&mut metadata);
-    Pod { metadata, spec: template.spec, status: None }
+    Pod { metadata, spec: template.spec.clone(), status: None }
 }
 
 fn metadata(set: &PodSet, template: ObjectMeta, name: String) -> ObjectMeta {
@@ -106,7 +115,8 @@ mod tests {
     fn pod(spec: Value) -> Value {
         let set = set(spec);
         let owner = Owner::controller(&set, Some("shop")).unwrap();
-        serde_json::to_value(pod_from_template(&set, &owner, pod_name(&set, 1), "an/image")).unwrap()
+        let template = template(&set, "an/image").unwrap();
+        serde_json::to_value(pod_from_template(&set, &owner, pod_name(&set, 1), &template)).unwrap()
     }
 
     #[test]
@@ -186,9 +196,13 @@ mod tests {
         #[test]
         fn pod_spec_equals_template_spec(spec in option::of(pod_spec())) {
             let mut set = set(json!({}));
-            set.spec.template = Some(PodTemplateSpec { metadata: None, spec: spec.clone() });
+            let written = PodTemplateSpec { metadata: None, spec: spec.clone() };
+            set.spec.template = Some(CompactTemplate::new(&written).unwrap());
             let owner = Owner::controller(&set, Some("shop")).unwrap();
-            prop_assert_eq!(pod_from_template(&set, &owner, pod_name(&set, 1), "an/image").spec, spec);
+            let template = template(&set, "an/image").unwrap();
+            prop_assert_eq!(pod_from_template(&set, &owner, pod_name(&set, 1), &template).spec, spec);
+            let read = serde_json::from_value::<PodSet>(serde_json::to_value(&set).unwrap()).unwrap();
+            prop_assert_eq!(read, set, "the template is written as the API server reads it");
         }
     }
 }

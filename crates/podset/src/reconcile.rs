@@ -103,21 +103,25 @@ impl PodSetController {
         self.pending_deletions.expect_deletions(set, &plan.delete, |other| self.pods.owns_pods(other));
         let deleted = join_all(plan.delete.iter().map(|pod| self.delete_pod(set, pod))).await;
         self.record_results(set, reasons::SUCCESSFUL_DELETE, deleted)?;
+        if plan.create.is_empty() { Ok(()) } else { self.create_pods(set, &owner, plan.create).await }
+    }
+
+    /// Creates Pods with these names. The first one is created alone, because what rejects one Pod usually rejects
+    /// all.
+    async fn create_pods(&self, set: &PodSet, owner: &Owner, names: Vec<String>) -> Result<(), Error> {
         // The missing Pods may have been deleted with the PodSet, which a stale cache still shows.
-        if !plan.create.is_empty()
-            && had_all_replicas(set)
-            && !can_adopt(&self.client, set).await.map_err(Error::Create)?
-        {
+        if had_all_replicas(set) && !can_adopt(&self.client, set).await.map_err(Error::Create)? {
             return Ok(());
         }
-        // The first Pod is created alone, because what rejects one Pod usually rejects all.
-        let mut names = plan.create.into_iter();
+        let template = pod_template::template(set, &self.image)?;
+        let mut pods =
+            names.into_iter().map(|name| pod_template::pod_from_template(set, owner, name, &template));
         let mut created = Vec::new();
-        if let Some(first) = names.next() {
-            created.push(self.create_pod(set, &owner, first).await);
+        if let Some(first) = pods.next() {
+            created.push(self.create_pod(first).await);
         }
         if created.iter().all(Result::is_ok) {
-            created.extend(join_all(names.map(|name| self.create_pod(set, &owner, name))).await);
+            created.extend(join_all(pods.map(|pod| self.create_pod(pod))).await);
         }
         self.record_results(set, reasons::SUCCESSFUL_CREATE, created)
     }
@@ -138,10 +142,9 @@ impl PodSetController {
     }
 
     /// Creates one Pod. Returns its name, or `None` if an earlier reconcile created it.
-    async fn create_pod(&self, set: &PodSet, owner: &Owner, name: String) -> Result<Option<String>, Error> {
-        let pod = pod_template::pod_from_template(set, owner, name.clone(), &self.image);
+    async fn create_pod(&self, pod: Pod) -> Result<Option<String>, Error> {
         match self.pods.writer.create(&ObjectKey::of(&pod), &pod).await {
-            Ok(()) => Ok(Some(name)),
+            Ok(()) => Ok(pod.metadata.name),
             Err(error) if error.is_stale_cache() => Ok(None),
             Err(error) => Err(Error::Create(error)),
         }
