@@ -134,11 +134,13 @@ impl PodSetController {
     /// Returns the plan. Lists the Pods live first if it depends on the result of earlier deletes.
     async fn plan(&self, set: &PodSet) -> Result<Plan, Error> {
         let is_pending = |pod: &PodView| self.pending_deletions.is_pending(set, pod);
-        if needs_live_list(set, &self.owned(set), is_pending) {
+        let mut owned = self.owned(set);
+        if needs_live_list(set, &owned, is_pending) {
             let live = list_live_uids(&self.client, set).await.map_err(Error::Delete)?;
             self.pending_deletions.resolve(set, &live);
+            owned = self.owned(set);
         }
-        Ok(plan(set, &self.owned(set), |name| self.pods.name_exists(set, name), is_pending))
+        Ok(plan(set, &owned, |name| self.pods.name_exists(set, name), is_pending))
     }
 
     /// Creates one Pod. Returns its name, or `None` if an earlier reconcile created it.
