@@ -39,8 +39,12 @@ pub(crate) struct Demo {
 
     /// Run the image of the manager and all containers on three real nodes, which need root and
     /// what `cargo xtask cluster prepare` installs
-    #[arg(long, conflicts_with_all = ["nodes", "release"])]
+    #[arg(long, conflicts_with = "nodes")]
     real: bool,
+
+    /// Archive with an image of the manager for `--real`, instead of one that is built
+    #[arg(long, value_name = "FILE", requires = "real", conflicts_with = "release")]
+    image: Option<PathBuf>,
 
     #[command(flatten)]
     kubernetes: Kubernetes,
@@ -52,7 +56,7 @@ const TIMEOUT: Duration = Duration::from_mins(2);
 impl Demo {
     pub(crate) async fn run(&self) -> Result<()> {
         if self.real {
-            return real::run(self.exit, self.kubernetes).await;
+            return real::run(self).await;
         }
         println!("building the manager ...");
         let programs = [build_manager(self.release)?, build_proxy(self.release)?];

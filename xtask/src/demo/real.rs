@@ -15,8 +15,8 @@ use local_manager::{
 use manager::NAMESPACE;
 use operator_runtime::cleanup::manager_selector;
 
-use super::{TIMEOUT, postgres, proxy, table, tenant, wait_for_interrupt};
-use crate::{image, kubernetes::Kubernetes};
+use super::{Demo, TIMEOUT, postgres, proxy, table, tenant, wait_for_interrupt};
+use crate::image;
 
 /// Number of nodes.
 const NODES: usize = 3;
@@ -29,13 +29,12 @@ printf 'set greeting 0 0 5\r\nhello\r\nget greeting\r\nquit\r\n' | nc -w 5 $serv
 /// What memcached answers.
 const STORED: &str = "STORED\r\nVALUE greeting 0 5\r\nhello\r\nEND\r\n";
 
-/// Runs the demo. With `exit`, does not wait for Ctrl+C.
-pub(super) async fn run(exit: bool, kubernetes: Kubernetes) -> Result<()> {
+/// Runs the demo on real nodes.
+pub(super) async fn run(demo: &Demo) -> Result<()> {
     real_nodes::check()?;
-    println!("building the image of the manager ...");
-    let archive = image::build_for_host(image::Profile::Release)?;
+    let archive = archive(demo)?;
     // Builds what is missing first, so that the printed time does not include it.
-    let locator = kubernetes.locator()?;
+    let locator = demo.kubernetes.locator()?;
     cluster::prepare_real_nodes(&locator, &Progress::stderr())?;
     let began = Instant::now();
     let options = Options { nodes: 0, real_nodes: NODES, locator: Some(locator), ..Options::default() };
@@ -46,7 +45,7 @@ pub(super) async fn run(exit: bool, kubernetes: Kubernetes) -> Result<()> {
         let installed = installing.elapsed();
         println!("the manager runs in 2 Pods, {:.1} s after `kubectl apply`", installed.as_secs_f64());
         let (forwarded, kubeconfig) = show(&cluster, began).await?;
-        if !exit {
+        if !demo.exit {
             wait_for_interrupt(&cluster, &kubeconfig).await?;
         }
         forwarded.process.stop()
@@ -57,6 +56,15 @@ pub(super) async fn run(exit: bool, kubernetes: Kubernetes) -> Result<()> {
     }
     println!("stopping ...");
     cluster.stop()
+}
+
+/// Returns the archive with the image of the manager.
+fn archive(demo: &Demo) -> Result<PathBuf> {
+    if let Some(archive) = &demo.image {
+        return Ok(archive.clone());
+    }
+    println!("building the image of the manager ...");
+    image::build_for_host(if demo.release { image::Profile::Release } else { image::Profile::Test })
 }
 
 /// Shows what the controllers do. Returns the proxy, which is forwarded to this machine, and the kubeconfig of the
