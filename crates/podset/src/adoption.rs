@@ -17,7 +17,8 @@ use crate::{
     pod_template::matches_selector,
 };
 
-/// Releases owned Pods whose labels no longer match, then adopts orphans whose labels do.
+/// Releases owned Pods whose labels no longer match, then adopts orphans whose labels do. Returns the Pods that the
+/// PodSet owns.
 ///
 /// Finished and terminating Pods keep their owner references.
 pub(crate) async fn claim_pods(
@@ -25,20 +26,26 @@ pub(crate) async fn claim_pods(
     pods: &PodCache,
     set: &PodSet,
     owner: &Owner,
-) -> Result<(), Error> {
-    for pod in pods.owned(set).iter().filter(|pod| is_active(pod) && !matches_selector(set, pod)) {
+) -> Result<Vec<CachedPod>, Error> {
+    let owned = pods.owned(set);
+    let foreign: Vec<_> = owned.iter().filter(|pod| is_active(pod) && !matches_selector(set, pod)).collect();
+    let orphans: Vec<_> = pods.orphans(set).into_iter().filter(|pod| is_active(pod)).collect();
+    if foreign.is_empty() && orphans.is_empty() {
+        return Ok(owned);
+    }
+    for pod in foreign {
         let references = json!([{"$patch": "delete", "uid": uid(set)}]);
         patch_owner_references(pods, pod, references).await?;
     }
-    let orphans: Vec<_> = pods.orphans(set).into_iter().filter(|pod| is_active(pod)).collect();
-    if orphans.is_empty() || !can_adopt(client, set).await.map_err(Error::Adopt)? {
-        return Ok(());
+    if let Owner::Reference(reference) = owner
+        && !orphans.is_empty()
+        && can_adopt(client, set).await.map_err(Error::Adopt)?
+    {
+        for pod in &orphans {
+            patch_owner_references(pods, pod, json!([reference])).await?;
+        }
     }
-    let Owner::Reference(reference) = owner else { return Ok(()) };
-    for pod in &orphans {
-        patch_owner_references(pods, pod, json!([reference])).await?;
-    }
-    Ok(())
+    Ok(pods.owned(set))
 }
 
 /// Returns whether the PodSet still exists, with the same UID, and is not being deleted.

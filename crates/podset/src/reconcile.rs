@@ -84,26 +84,33 @@ impl Controller for PodSetController {
     }
 
     async fn reconcile(&self, set: Arc<PodSet>) -> Result<Outcome, Error> {
-        let managed = self.manage_replicas(&set).await;
-        if managed.as_ref().is_err_and(Error::is_from_terminating_namespace) {
-            return Ok(Outcome::AwaitChange);
-        }
-        let outcome = self.update_status(&set, managed.as_ref().err()).await;
-        managed?;
-        outcome
+        let (owned, error) = match self.manage_replicas(&set).await {
+            Ok(owned) => (owned, None),
+            Err(error) if error.is_from_terminating_namespace() => return Ok(Outcome::AwaitChange),
+            Err(error) => (self.owned(&set), Some(error)),
+        };
+        let outcome = self.update_status(&set, &owned, error.as_ref()).await;
+        error.map_or(outcome, Err)
     }
 }
 
 impl PodSetController {
-    /// Adopts, releases, deletes, and creates Pods until the PodSet has the desired number.
-    async fn manage_replicas(&self, set: &PodSet) -> Result<(), Error> {
+    /// Adopts, releases, deletes, and creates Pods until the PodSet has the desired number. Returns the Pods that it
+    /// owns, without those whose deletion was accepted.
+    async fn manage_replicas(&self, set: &PodSet) -> Result<Vec<CachedPod>, Error> {
         let owner = Owner::controller(set, set.metadata.namespace.as_deref())?;
-        claim_pods(&self.client, &self.pods, set, &owner).await?;
-        let plan = self.plan(set).await?;
+        let owned = claim_pods(&self.client, &self.pods, set, &owner).await?;
+        let (owned, plan) = self.plan(set, owned).await?;
+        if plan.delete.is_empty() && plan.create.is_empty() {
+            return Ok(owned);
+        }
         self.pending_deletions.expect_deletions(set, &plan.delete, |other| self.pods.owns_pods(other));
         let deleted = join_all(plan.delete.iter().map(|pod| self.delete_pod(set, pod))).await;
         self.record_results(set, reasons::SUCCESSFUL_DELETE, deleted)?;
-        if plan.create.is_empty() { Ok(()) } else { self.create_pods(set, &owner, plan.create).await }
+        if !plan.create.is_empty() {
+            self.create_pods(set, &owner, plan.create).await?;
+        }
+        Ok(self.owned(set))
     }
 
     /// Creates Pods with these names. The first one is created alone, because what rejects one Pod usually rejects
@@ -131,16 +138,18 @@ impl PodSetController {
         self.pending_deletions.sync_with_cache(set, self.pods.owned(set))
     }
 
-    /// Returns the plan. Lists the Pods live first if it depends on the result of earlier deletes.
-    async fn plan(&self, set: &PodSet) -> Result<Plan, Error> {
+    /// Returns the plan for the Pods that the PodSet owns, and these without those whose deletion was accepted. Lists
+    /// the Pods live first if the plan depends on the result of earlier deletes.
+    async fn plan(&self, set: &PodSet, owned: Vec<CachedPod>) -> Result<(Vec<CachedPod>, Plan), Error> {
         let is_pending = |pod: &PodView| self.pending_deletions.is_pending(set, pod);
-        let mut owned = self.owned(set);
+        let mut owned = self.pending_deletions.sync_with_cache(set, owned);
         if needs_live_list(set, &owned, is_pending) {
             let live = list_live_uids(&self.client, set).await.map_err(Error::Delete)?;
             self.pending_deletions.resolve(set, &live);
             owned = self.owned(set);
         }
-        Ok(plan(set, &owned, |name| self.pods.name_exists(set, name), is_pending))
+        let plan = plan(set, &owned, |name| self.pods.name_exists(set, name), is_pending);
+        Ok((owned, plan))
     }
 
     /// Creates one Pod. Returns its name, or `None` if an earlier reconcile created it.
@@ -195,10 +204,15 @@ impl PodSetController {
     }
 
     /// Writes the status. Requeues the PodSet for the end of `spec.minReadySeconds`.
-    async fn update_status(&self, set: &PodSet, error: Option<&Error>) -> Result<Outcome, Error> {
+    async fn update_status(
+        &self,
+        set: &PodSet,
+        owned: &[CachedPod],
+        error: Option<&Error>,
+    ) -> Result<Outcome, Error> {
         let now = Timestamp::now();
         let failure = error.and_then(Error::failure);
-        let pods = PodCounts::of(set, &self.owned(set), now);
+        let pods = PodCounts::of(set, owned, now);
         let next = |set: &PodSet| status(set, &pods, failure.as_ref(), now);
         let outcome = self.status.write(set, next).await.map_err(Error::Status)?;
         Ok(pods.requeue_after(now).map_or(outcome, |wait| outcome.and(Outcome::RequeueAfter(wait))))

@@ -150,10 +150,11 @@ impl<K: Kind> Store<K> {
         let mut inner = self.inner.write();
         let (key, version) = (ObjectKey::of(&object), version(&object));
         let watch = inner.watches.get(key.namespace()).filter(|watch| watch.is_unchanged_since(epoch.0))?;
-        if version == 0 || version <= watch.last_version || inner.is_newer(&key, version) {
+        let old = inner.get(&key);
+        if version == 0 || version <= watch.last_version || is_newer(old.as_deref(), version) {
             return None;
         }
-        if inner.selection.selects(&object) { inner.put(&key, object) } else { inner.take(&key) }
+        if inner.selection.selects(&object) { inner.put(&key, old, object) } else { inner.take(&key) }
     }
 
     /// Removes an object that no longer exists, according to the response to a request of this
@@ -192,7 +193,8 @@ impl<K: Kind> Store<K> {
         if let Some(listed) = inner.watches.get_mut(key.namespace()).and_then(|watch| watch.listed.as_mut()) {
             listed.insert(key.clone());
         }
-        inner.put(&key, object)
+        let old = inner.get(&key);
+        inner.put(&key, old, object)
     }
 
     /// Ends the relist of the watch of this namespace. Removes the objects of this watch that were
@@ -237,14 +239,16 @@ impl<K: Kind> Store<K> {
         let mut inner = self.inner.write();
         let (key, version) = (ObjectKey::of(&object), version(&object));
         inner.record_version(key.namespace(), version);
-        if version > 0 && inner.is_newer(&key, version) { None } else { inner.put(&key, object) }
+        let old = inner.get(&key);
+        if version > 0 && is_newer(old.as_deref(), version) { None } else { inner.put(&key, old, object) }
     }
 
     /// Applies a deletion at this version, like [`Store::apply_event`].
     pub(super) fn apply_deletion(&self, key: &ObjectKey, version: u64) -> Option<Change<K>> {
         let mut inner = self.inner.write();
         inner.record_version(key.namespace(), version);
-        if version > 0 && inner.is_newer(key, version) { None } else { inner.take(key) }
+        let old = inner.get(key);
+        if version > 0 && is_newer(old.as_deref(), version) { None } else { inner.take(key) }
     }
 }
 
@@ -258,21 +262,14 @@ impl<K: Kind> Inner<K> {
         self.objects.get(key).map(|object| object.get(key))
     }
 
-    /// Returns whether the cached object with this key is newer than `version`. It can be another
-    /// object with the same name.
-    fn is_newer(&self, key: &ObjectKey, version: u64) -> bool {
-        self.get(key).is_some_and(|cached| self::version(cached.as_ref()) > version)
-    }
-
     fn record_version(&mut self, namespace: Option<&str>, version: u64) {
         if let Some(watch) = self.watches.get_mut(namespace) {
             watch.last_version = watch.last_version.max(version);
         }
     }
 
-    /// Stores the object with this key. Returns no change if this version is cached already.
-    fn put(&mut self, key: &ObjectKey, object: K) -> Option<Change<K>> {
-        let old = self.get(key);
+    /// Stores the object with this key instead of the cached one. Returns no change if this version is cached already.
+    fn put(&mut self, key: &ObjectKey, old: Option<Arc<K>>, object: K) -> Option<Change<K>> {
         let same = old.as_ref().is_some_and(|cached| {
             cached.uid() == object.uid() && cached.resource_version() == object.resource_version()
         });
@@ -296,6 +293,11 @@ impl<K: Kind> Inner<K> {
             index.replace(key, old, new);
         }
     }
+}
+
+/// Returns whether the cached object is newer than `version`. It can be another object with the same name.
+fn is_newer<K: Resource>(cached: Option<&K>, version: u64) -> bool {
+    cached.is_some_and(|cached| self::version(cached) > version)
 }
 
 /// Returns the resource version as a number, which it is since Kubernetes 1.35 (KEP-5504). Returns
