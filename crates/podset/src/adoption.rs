@@ -27,11 +27,12 @@ pub(crate) async fn claim_pods(
     set: &PodSet,
     owner: &Owner,
 ) -> Result<Vec<CachedPod>, Error> {
-    let owned = pods.owned(set);
-    let foreign: Vec<_> = owned.iter().filter(|pod| is_active(pod) && !matches_selector(set, pod)).collect();
+    let present = pods.owned(set);
+    let foreign: Vec<_> =
+        present.iter().filter(|pod| is_active(pod) && !matches_selector(set, pod)).collect();
     let orphans: Vec<_> = pods.orphans(set).into_iter().filter(|pod| is_active(pod)).collect();
     if foreign.is_empty() && orphans.is_empty() {
-        return Ok(owned);
+        return Ok(present);
     }
     for pod in foreign {
         let references = json!([{"$patch": "delete", "uid": uid(set)}]);

@@ -84,12 +84,12 @@ impl Controller for PodSetController {
     }
 
     async fn reconcile(&self, set: Arc<PodSet>) -> Result<Outcome, Error> {
-        let (owned, error) = match self.manage_replicas(&set).await {
-            Ok(owned) => (owned, None),
+        let (pods, error) = match self.manage_replicas(&set).await {
+            Ok(pods) => (pods, None),
             Err(error) if error.is_from_terminating_namespace() => return Ok(Outcome::AwaitChange),
             Err(error) => (self.owned(&set), Some(error)),
         };
-        let outcome = self.update_status(&set, &owned, error.as_ref()).await;
+        let outcome = self.update_status(&set, &pods, error.as_ref()).await;
         error.map_or(outcome, Err)
     }
 }
@@ -99,10 +99,10 @@ impl PodSetController {
     /// owns, without those whose deletion was accepted.
     async fn manage_replicas(&self, set: &PodSet) -> Result<Vec<CachedPod>, Error> {
         let owner = Owner::controller(set, set.metadata.namespace.as_deref())?;
-        let owned = claim_pods(&self.client, &self.pods, set, &owner).await?;
-        let (owned, plan) = self.plan(set, owned).await?;
+        let pods = claim_pods(&self.client, &self.pods, set, &owner).await?;
+        let (pods, plan) = self.plan(set, pods).await?;
         if plan.delete.is_empty() && plan.create.is_empty() {
-            return Ok(owned);
+            return Ok(pods);
         }
         self.pending_deletions.expect_deletions(set, &plan.delete, |other| self.pods.owns_pods(other));
         let deleted = join_all(plan.delete.iter().map(|pod| self.delete_pod(set, pod))).await;

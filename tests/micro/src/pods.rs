@@ -1,9 +1,9 @@
 //! Decoding and storing Pods.
 
-use std::hint::black_box;
+use std::{hint::black_box, ops::Range};
 
 use operator_core::{
-    informer::{Informer, Informers, Selection},
+    informer::{Index, Informer, Informers, Selection},
     owner::controller_of,
     pod::PodView,
 };
@@ -26,25 +26,19 @@ pub(crate) fn decode(_: &'static Runtime) -> Box<dyn FnMut()> {
 
 /// Finds the Pods of one owner through the index.
 pub(crate) fn find_by_owner(runtime: &'static Runtime) -> Box<dyn FnMut()> {
-    let informer = informer(runtime);
-    let by_owner = informer.store().index(|pod: &PodView| {
-        controller_of(&pod.metadata).map(|owner| owner.uid.clone()).into_iter().collect()
-    });
-    fill(&informer);
+    let pods = CachedPods::new(runtime);
+    pods.add(0..PODS);
     let owner = "owner-500".to_owned();
-    assert_eq!(by_owner.get(&owner).len(), EACH);
+    assert_eq!(pods.by_owner.get(&owner).len(), EACH);
     Box::new(move || {
-        black_box(by_owner.get(black_box(&owner)));
+        black_box(pods.by_owner.get(black_box(&owner)));
     })
 }
 
 /// Updates one Pod in an indexed store.
 pub(crate) fn update(runtime: &'static Runtime) -> Box<dyn FnMut()> {
-    let informer = informer(runtime);
-    let _by_owner = informer.store().index(|pod: &PodView| {
-        controller_of(&pod.metadata).map(|owner| owner.uid.clone()).into_iter().collect()
-    });
-    fill(&informer);
+    let pods = CachedPods::new(runtime);
+    pods.add(0..PODS);
     let mut versions = ["4712", "4713"].map(|version| {
         let mut one = serde_json::from_value::<PodView>(pod(1)).expect("a pod");
         one.metadata.resource_version = Some(version.to_owned());
@@ -53,18 +47,36 @@ pub(crate) fn update(runtime: &'static Runtime) -> Box<dyn FnMut()> {
     Box::new(move || {
         versions.reverse();
         let [next, _] = &versions;
-        informer.record_write(informer.store().epoch(), next.clone());
+        pods.write(next.clone());
     })
 }
 
-fn informer(runtime: &Runtime) -> Informer<PodView> {
-    let _guard = runtime.enter();
-    Informers::new(offline_client()).get_packed::<PodView>(Selection::All)
+/// A cache of Pods, indexed by their owners.
+pub struct CachedPods {
+    informer: Informer<PodView>,
+    by_owner: Index<PodView, String>,
 }
 
-fn fill(informer: &Informer<PodView>) {
-    for number in 0..PODS {
-        informer.record_write(informer.store().epoch(), serde_json::from_value(pod(number)).expect("a pod"));
+impl CachedPods {
+    /// Returns an empty cache.
+    pub fn new(runtime: &Runtime) -> Self {
+        let _guard = runtime.enter();
+        let informer = Informers::new(offline_client()).get_packed::<PodView>(Selection::All);
+        let by_owner = informer.store().index(|pod: &PodView| {
+            controller_of(&pod.metadata).map(|owner| owner.uid.clone()).into_iter().collect()
+        });
+        Self { informer, by_owner }
+    }
+
+    /// Adds Pods with these numbers. Ten after each other have the same owner.
+    pub fn add(&self, numbers: Range<usize>) {
+        for number in numbers {
+            self.write(serde_json::from_value(pod(number)).expect("a pod"));
+        }
+    }
+
+    fn write(&self, pod: PodView) {
+        self.informer.record_write(self.informer.store().epoch(), pod);
     }
 }
 
