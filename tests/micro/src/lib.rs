@@ -1,7 +1,7 @@
 //! Hot paths of a manager: what it does for each event, reconcile, and review, without a cluster.
 //! The benchmark `hot_paths` measures their time, `instructions` counts their instructions, and `memory` measures
 //! the memory of a cached Pod.
-#![allow(clippy::expect_used, reason = "a benchmark that cannot be set up ends")]
+#![allow(clippy::expect_used, clippy::missing_panics_doc, reason = "a benchmark that cannot be set up ends")]
 
 mod deployment;
 mod pods;
