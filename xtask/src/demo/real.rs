@@ -61,6 +61,11 @@ pub(super) async fn run(demo: &Demo) -> Result<()> {
 /// Returns the archive with the image of the manager.
 fn archive(demo: &Demo) -> Result<PathBuf> {
     if let Some(archive) = &demo.image {
+        ensure!(
+            archive.is_file(),
+            "cannot find the image {}; write one with `cargo xtask image`",
+            archive.display()
+        );
         return Ok(archive.clone());
     }
     println!("building the image of the manager ...");

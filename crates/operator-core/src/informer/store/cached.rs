@@ -6,7 +6,8 @@ use crate::kind::{Kind, ObjectKey};
 
 /// A kind whose objects take much less memory in a packed form, of which reads make an object again.
 ///
-/// It pays for kinds of which a cluster has very many objects. See
+/// Unlike a `TransformFunc` of client-go, it does not change what readers receive. It pays for kinds of which a
+/// cluster has very many objects. See
 /// [`Informers::get_packed`](super::super::Informers::get_packed).
 pub trait Pack: Kind {
     /// The packed form. It does not contain the key.
