@@ -177,6 +177,12 @@ impl<'e, K: Kind + Serialize> ControllerBuilder<'e, K> {
         self.wait_for(self.environment.informers.get_packed::<C>(selection))
     }
 
+    /// Returns an informer of another kind, like [`ControllerBuilder::informer`]. It keeps the objects as JSON, which
+    /// takes a third of the memory, and 5 to 20 us at each read.
+    pub fn json_informer<C: Kind + Serialize + PartialEq>(&mut self, selection: Selection) -> Informer<C> {
+        self.wait_for(self.environment.informers.get_as_json::<C>(selection))
+    }
+
     fn wait_for<C: Kind>(&mut self, informer: Informer<C>) -> Informer<C> {
         self.synced.add(&informer);
         informer
@@ -224,7 +230,7 @@ impl<'e, K: Kind + Serialize> ControllerBuilder<'e, K> {
         &mut self,
         map: impl Fn(&Change<C>) -> Vec<ObjectKey> + Send + Sync + 'static,
     ) -> Children<C> {
-        let informer = self.informer::<C>(Selection::Managed);
+        let informer = self.json_informer::<C>(Selection::Managed);
         self.watches(&informer, map);
         Children::new(self.client(), informer)
     }

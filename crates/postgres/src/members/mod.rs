@@ -64,7 +64,7 @@ impl MemberObjects {
             let owner = controller_of(&pod.metadata).filter(|owner| refers_to::<PostgresCluster>(owner));
             owner.map(|owner| owner.uid.clone()).into_iter().collect()
         });
-        let volumes = builder.informer::<PersistentVolumeClaim>(Selection::All);
+        let volumes = builder.json_informer::<PersistentVolumeClaim>(Selection::All);
         builder.watches(&volumes, |change: &Change<PersistentVolumeClaim>| {
             change.states().filter_map(|volume| cluster_of(volume)).collect()
         });

@@ -5,7 +5,6 @@ use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
 use kube::ResourceExt;
 use operator_core::{
     ControllerBuilder, ObjectKey,
-    informer::Selection,
     kind::is_deleting,
     write::{Children, WriteError},
     writer::Writer,
@@ -25,11 +24,10 @@ pub(super) struct RbacObjects<K> {
 impl<K: RbacObject> RbacObjects<K> {
     /// Registers the informer. A change of a managed object requeues the configuration.
     pub(super) fn build(builder: &mut ControllerBuilder<'_, CapsuleConfiguration>) -> Self {
-        let informer = builder.informer::<K>(Selection::Managed);
-        builder.watches(&informer, |change| {
+        let children = builder.children::<K>(|change| {
             configuration_if(change.states().any(|state| ownership_mark().owns(state.meta())))
         });
-        Self { children: Children::new(builder.client(), informer.clone()), writer: builder.writer(informer) }
+        Self { writer: builder.writer(children.informer().clone()), children }
     }
 
     /// Creates or updates the object.

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde::Serialize;
+
 use crate::kind::{Kind, ObjectKey};
 
 /// A kind whose objects take much less memory in a packed form, of which reads make an object again.
@@ -28,6 +30,16 @@ pub(in super::super) fn pack<K: Pack>(object: &K) -> Option<Arc<dyn Unpack<K>>> 
     object.pack().map(|packed| Arc::new(PackedObject::<K>(packed)) as Arc<dyn Unpack<K>>)
 }
 
+/// Packs an object as JSON. An object that would not be the same when it is read has no packed form.
+pub(in super::super) fn pack_as_json<K>(object: &K) -> Option<Arc<dyn Unpack<K>>>
+where
+    K: Kind + Serialize + PartialEq,
+{
+    let text = serde_json::to_vec(object).ok()?;
+    let is_same = serde_json::from_slice::<K>(&text).is_ok_and(|read| read == *object);
+    is_same.then(|| Arc::new(JsonText(text.into())) as Arc<dyn Unpack<K>>)
+}
+
 /// An object in its packed form.
 pub(in super::super) trait Unpack<K>: Send + Sync {
     fn unpack(&self, key: &ObjectKey) -> K;
@@ -38,6 +50,16 @@ struct PackedObject<K: Pack>(K::Packed);
 impl<K: Pack> Unpack<K> for PackedObject<K> {
     fn unpack(&self, key: &ObjectKey) -> K {
         K::unpack(key, &self.0)
+    }
+}
+
+/// The text of an object that [`pack_as_json`] has read once.
+struct JsonText(Box<[u8]>);
+
+impl<K: Kind> Unpack<K> for JsonText {
+    #[expect(clippy::expect_used, reason = "the same type was read from the same text before")]
+    fn unpack(&self, _: &ObjectKey) -> K {
+        serde_json::from_slice(&self.0).expect("a text that could be read before")
     }
 }
 
@@ -75,5 +97,31 @@ impl<K> Cached<K> {
             Self::Whole(object) => object.clone(),
             Self::Packed(packed) => Arc::new(packed.unpack(key)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::core::ObjectMeta;
+    use serde::Deserialize;
+
+    use super::*;
+
+    /// An object whose JSON does not say everything.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, kube::Resource)]
+    #[resource(inherit = ConfigMap)]
+    struct Lossy {
+        metadata: ObjectMeta,
+        #[serde(skip_serializing, default)]
+        data: Option<String>,
+    }
+
+    #[test]
+    fn object_that_json_would_change_has_no_packed_form() {
+        let mut object = Lossy { metadata: ObjectMeta::default(), data: None };
+        assert!(pack_as_json(&object).is_some());
+        object.data = Some("x".to_owned());
+        assert!(pack_as_json(&object).is_none());
     }
 }

@@ -23,7 +23,7 @@ use std::{
 };
 
 pub use cached::Pack;
-pub(super) use cached::{Cached, Packer, pack};
+pub(super) use cached::{Cached, Packer, pack, pack_as_json};
 use kube::{Resource, ResourceExt};
 use parking_lot::RwLock;
 

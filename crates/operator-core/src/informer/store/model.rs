@@ -12,7 +12,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
     jiff::Timestamp,
 };
-use proptest::{collection::vec, prelude::*};
+use proptest::{collection::vec, prelude::*, strategy::Union};
 
 use super::{
     super::Selection,
@@ -409,7 +409,10 @@ fn check(
 fn store_converges_for_any_order_of_events_and_responses() {
     let selection = || prop_oneof![Just(Selection::All), Just(Selection::Managed)];
     let config = ProptestConfig { cases: 4_000, failure_persistence: None, ..ProptestConfig::default() };
-    let packer = || prop_oneof![Just(None), Just(Some(pack::<ConfigMap> as Packer<_>))];
+    let packer = || {
+        let packed = [pack::<ConfigMap> as Packer<_>, pack_as_json].map(|packer| Just(Some(packer)));
+        prop_oneof![Just(None), Union::new(packed)]
+    };
     let steps = || vec(step(), 1..40);
     proptest!(config, |(selection in selection(), packer in packer(), steps in steps(), responses_first: bool)| {
         check(selection, packer, &steps, responses_first)?;
