@@ -35,8 +35,8 @@ pub(in super::super) fn pack_as_json<K>(object: &K) -> Option<Arc<dyn Unpack<K>>
 where
     K: Kind + Serialize + PartialEq,
 {
-    let text = serde_json::to_vec(object).ok()?;
-    let is_same = serde_json::from_slice::<K>(&text).is_ok_and(|read| read == *object);
+    let text = serde_json::to_string(object).ok()?;
+    let is_same = serde_json::from_str::<K>(&text).is_ok_and(|read| read == *object);
     is_same.then(|| Arc::new(JsonText(text.into())) as Arc<dyn Unpack<K>>)
 }
 
@@ -54,12 +54,13 @@ impl<K: Pack> Unpack<K> for PackedObject<K> {
 }
 
 /// The text of an object that [`pack_as_json`] has read once.
-struct JsonText(Box<[u8]>);
+struct JsonText(Box<str>);
 
 impl<K: Kind> Unpack<K> for JsonText {
     #[expect(clippy::expect_used, reason = "the same type was read from the same text before")]
     fn unpack(&self, _: &ObjectKey) -> K {
-        serde_json::from_slice(&self.0).expect("a text that could be read before")
+        // As a watch decodes objects: the program has the code once.
+        serde_json::from_str(&self.0).expect("a text that could be read before")
     }
 }
 
