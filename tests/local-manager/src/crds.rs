@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{
     Api, Client, ResourceExt,
@@ -16,7 +16,7 @@ use operator_core::{
     manifests::webhooks::{self, ClientConfig},
 };
 use operator_runtime::crds::install as register;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout_at};
 
 /// Returns the definitions of all controllers for a deployed manager.
 pub fn definitions() -> Vec<CustomResourceDefinition> {
@@ -44,8 +44,8 @@ pub fn of_controller(
     definitions
 }
 
-/// Timeout until a new kind can be listed.
-const TIMEOUT: Duration = Duration::from_secs(30);
+/// Timeout until a new kind can be listed. On a busy machine, 30 s were too short once.
+const TIMEOUT: Duration = Duration::from_mins(2);
 /// Interval of the attempts to list it.
 const POLL: Duration = Duration::from_millis(100);
 
@@ -60,26 +60,28 @@ const POLL: Duration = Duration::from_millis(100);
 pub async fn install(client: &Client, definitions: &[CustomResourceDefinition]) -> Result<()> {
     register(client, definitions).await?;
     for definition in definitions {
-        let listed = timeout(TIMEOUT, until_listed(client, definition)).await;
         let failed = || format!("cannot list the objects of {}", definition.name_any());
-        listed.with_context(failed)?.with_context(failed)?;
+        until_listed(client, definition).await.with_context(failed)?;
     }
     Ok(())
 }
 
 /// Lists a kind until this succeeds, in the storage version, which needs no conversion.
-async fn until_listed(client: &Client, definition: &CustomResourceDefinition) -> kube::Result<()> {
+async fn until_listed(client: &Client, definition: &CustomResourceDefinition) -> Result<()> {
     let spec = &definition.spec;
     let version = spec.versions.iter().find(|version| version.storage).map_or("", |version| &version.name);
     let kind = GroupVersionKind::gvk(&spec.group, version, &spec.names.kind);
     let resource = ApiResource::from_gvk_with_plural(&kind, &spec.names.plural);
     let api = Api::<DynamicObject>::all_with(client.clone(), &resource);
+    let (deadline, mut last) = (Instant::now() + TIMEOUT, "none".to_owned());
     loop {
-        match api.list_metadata(&ListParams::default().limit(1)).await {
-            Ok(_) => return Ok(()),
-            Err(error) if is_initializing(&error) => sleep(POLL).await,
-            Err(error) => return Err(error),
+        match timeout_at(deadline, api.list_metadata(&ListParams::default().limit(1))).await {
+            Ok(Ok(_)) => return Ok(()),
+            Ok(Err(error)) if is_initializing(&error) => last = error.to_string(),
+            Ok(Err(error)) => return Err(error.into()),
+            Err(_) => bail!("not possible within {TIMEOUT:?}; last response: {last}"),
         }
+        sleep(POLL).await;
     }
 }
 
@@ -140,6 +142,13 @@ mod tests {
         ]);
         until_listed(&client, &pod_sets()).await.unwrap();
         assert_eq!(requests.load(Ordering::Relaxed), 4);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn timeout_error_contains_the_last_response() {
+        let (client, _) = server(vec![failure(429, "storage is (re)initializing")]);
+        let error = until_listed(&client, &pod_sets()).await.unwrap_err();
+        assert!(error.to_string().contains("(re)initializing"), "{error}");
     }
 
     #[tokio::test(start_paused = true)]
