@@ -178,7 +178,7 @@ impl<'e, K: Kind + Serialize> ControllerBuilder<'e, K> {
     }
 
     /// Returns an informer of another kind, like [`ControllerBuilder::informer`]. It keeps the objects as JSON, which
-    /// takes a third of the memory, and 5 to 20 us at each read.
+    /// takes a third of the memory, and 3 to 20 us at each read.
     pub fn json_informer<C: Kind + Serialize + PartialEq>(&mut self, selection: Selection) -> Informer<C> {
         self.wait_for(self.environment.informers.get_as_json::<C>(selection))
     }

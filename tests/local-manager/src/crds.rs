@@ -44,8 +44,8 @@ pub fn of_controller(
     definitions
 }
 
-/// Timeout until a new kind can be listed. On a busy machine, 30 s were too short once.
-const TIMEOUT: Duration = Duration::from_mins(2);
+/// Timeout until a new kind can be listed.
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// Interval of the attempts to list it.
 const POLL: Duration = Duration::from_millis(100);
 

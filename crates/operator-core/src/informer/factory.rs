@@ -144,7 +144,7 @@ impl Informers {
     }
 
     /// Returns the informer of a kind, like [`Informers::get`]. It keeps the objects as JSON, unless the informer is
-    /// there already: a third of the memory for 5 to 20 us at each read. For kinds that are read in reconciles only.
+    /// there already: a third of the memory for 3 to 20 us at each read. For kinds that are read in reconciles only.
     pub fn get_as_json<K: Kind + Serialize + PartialEq>(&self, selection: Selection) -> Informer<K> {
         self.get_with(selection, Some(pack_as_json::<K>))
     }
