@@ -5,12 +5,12 @@ use std::{path::Path, time::Instant};
 use anyhow::{Result, ensure};
 use clap::Args;
 use cluster::{
-    Cluster, Options,
+    Cluster, Options, reserve_address,
     usage::{peak, resident},
     wait::eventually,
 };
 use harness::hostile_reviews::{self, WebhookRule, WebhookServer};
-use local_manager::launch::{free_address, launch_with_flags, prepare};
+use local_manager::launch::{launch_with_flags, prepare};
 use manager::{CONTROLLERS, NAMESPACE};
 use operator_core::manifests::webhooks::{ClientConfig, mutating, validating};
 use serde_json::Value;
@@ -43,7 +43,7 @@ impl HostileReviews {
     pub(crate) async fn run(&self, program: &Path) -> Result<()> {
         let cluster = Cluster::start(Options::default()).await?;
         prepare(&cluster).await?;
-        let address = free_address()?;
+        let address = reserve_address()?;
         let flags = [
             "--health-probe-bind-address=0".to_owned(),
             format!("--webhook-bind-address={address}"),

@@ -9,7 +9,7 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use capsule::Tenant;
 use clap::Args;
-use cluster::{Cluster, Options, program::workspace, usage::cpu, wait::eventually};
+use cluster::{Cluster, Options, program::workspace, reserve_address, usage::cpu, wait::eventually};
 use futures::{StreamExt, TryStreamExt, stream};
 use harness::hostile_reviews::{Sender, WebhookServer};
 use http_body_util::{BodyExt, Full};
@@ -17,7 +17,7 @@ use hyper::{Request, StatusCode, body::Bytes};
 use hyper_util::rt::TokioIo;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
-use local_manager::launch::{free_address, launch_with_flags, prepare};
+use local_manager::launch::{launch_with_flags, prepare};
 use manager::NAMESPACE;
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
@@ -46,7 +46,7 @@ impl Reviews {
     pub(crate) async fn run(&self, program: &Path) -> Result<()> {
         let cluster = Cluster::start(Options::default()).await?;
         prepare(&cluster).await?;
-        let [webhooks, metrics] = [free_address()?, free_address()?];
+        let [webhooks, metrics] = [reserve_address()?, reserve_address()?];
         let flags = [
             "--health-probe-bind-address=0".to_owned(),
             format!("--webhook-bind-address={webhooks}"),

@@ -12,10 +12,11 @@ use clap::Args;
 use cluster::{
     Cluster, Options,
     program::workspace,
+    reserve_address,
     usage::{cpu, resident},
 };
 use local_manager::{
-    launch::{free_address, launch_with_flags, prepare},
+    launch::{launch_with_flags, prepare},
     samples,
 };
 
@@ -32,7 +33,7 @@ impl Scrape {
     pub(crate) async fn run(&self, program: &Path) -> Result<()> {
         let cluster = Cluster::start(Options::default()).await?;
         prepare(&cluster).await?;
-        let metrics = free_address()?;
+        let metrics = reserve_address()?;
         let flags = [
             "--health-probe-bind-address=0".to_owned(),
             "--webhook-bind-address=127.0.0.1:0".to_owned(),

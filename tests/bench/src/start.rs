@@ -11,7 +11,7 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use cluster::{
-    Cluster, Component, Options,
+    Cluster, Component, Options, reserve_address,
     usage::{cpu, peak, resident},
     wait::eventually,
 };
@@ -21,7 +21,7 @@ use kube::{
     Resource,
     api::{Request, WatchParams},
 };
-use local_manager::launch::{free_address, launch, prepare};
+use local_manager::launch::{launch, prepare};
 use podset::PodSet;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -125,7 +125,7 @@ impl Start {
 
 /// Starts a manager, waits until it is ready and then idle, and stops it.
 async fn start(cluster: &Cluster, program: &Path) -> Result<Cost> {
-    let probes = free_address()?;
+    let probes = reserve_address()?;
     let mark = cluster.audit_mark()?;
     let began = Instant::now();
     let running = launch(cluster, program, &probes.to_string()).await?;

@@ -154,7 +154,6 @@ fn etcd(layout: &Layout, ports: Ports) -> Vec<String> {
         format!("--listen-peer-urls={peer}"),
         format!("--initial-advertise-peer-urls={peer}"),
         format!("--initial-cluster=etcd={peer}"),
-        "--socket-reuse-port=true".to_owned(),
         // The data is discarded when the cluster stops.
         "--unsafe-no-fsync=true".to_owned(),
         // Enough for benchmarks with 100,000 pods. The default is 2 GiB.
@@ -255,11 +254,7 @@ fn kwok(layout: &Layout, beside_real_nodes: bool) -> Vec<String> {
 
 /// Returns the serving flags of the Kubernetes components.
 fn serving_flags(port: u16) -> Vec<String> {
-    vec![
-        "--bind-address=127.0.0.1".to_owned(),
-        format!("--secure-port={port}"),
-        "--permit-port-sharing=true".to_owned(),
-    ]
+    vec!["--bind-address=127.0.0.1".to_owned(), format!("--secure-port={port}")]
 }
 
 fn client_flags(layout: &Layout, component: Component) -> Vec<String> {

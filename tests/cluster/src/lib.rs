@@ -65,7 +65,7 @@ pub use components::Component;
 pub use container_usage::ContainerUsage;
 pub use namespace::TestNamespace;
 pub use options::Options;
-pub use ports::Ports;
+pub use ports::{Ports, reserve_address};
 pub use progress::Progress;
 pub use record::Record;
 pub use release::{KUBERNETES_VARIABLE, RELEASES, Release};

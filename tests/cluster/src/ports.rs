@@ -7,8 +7,9 @@ use anyhow::{Context as _, Result};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with, sockopt};
 use serde::{Deserialize, Serialize};
 
-/// A port reserved by a bound socket that never listens. A server of the same user that requests
-/// port sharing can listen on the port. Other programs find it in use. The reservation lasts across
+/// A port reserved by a bound socket that never listens. Linux gives it to no socket that asks for
+/// any port, and to no outgoing connection. Connections to it are refused. A server that sets
+/// `SO_REUSEADDR`, as Go, PostgreSQL and Tokio do, can listen on it. The reservation lasts across
 /// restarts of the server.
 #[derive(Debug)]
 pub(crate) struct ReservedPort {
@@ -23,14 +24,26 @@ impl ReservedPort {
 
     fn bind() -> Result<Self> {
         let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-        sockopt::set_socket_reuseport(&socket, true)?;
+        sockopt::set_socket_reuseaddr(&socket, true)?;
         bind(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0))?;
         let number = SocketAddr::try_from(getsockname(&socket)?)?.port();
         Ok(Self { number, _socket: socket })
     }
 }
 
-/// Reserved ports of all servers.
+/// Reserves an address on 127.0.0.1 for a server until this process ends. The server can restart on
+/// it, if it sets `SO_REUSEADDR`. Until it listens, connections are refused.
+///
+/// # Errors
+/// Returns an error if no port is free, or if this process has too many open files.
+pub fn reserve_address() -> Result<SocketAddr> {
+    let port = ReservedPort::any()?;
+    let address = (Ipv4Addr::LOCALHOST, port.number).into();
+    std::mem::forget(port);
+    Ok(address)
+}
+
+/// Reserved ports of all servers of a cluster.
 #[derive(Debug)]
 pub(crate) struct ReservedPorts {
     etcd: ReservedPort,
@@ -84,15 +97,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reserved_port_rejects_binds_and_connections() {
-        let port = ReservedPort::any().unwrap();
-        assert!(TcpListener::bind(("127.0.0.1", port.number)).is_err());
-        assert!(TcpStream::connect(("127.0.0.1", port.number)).is_err());
-    }
-
-    #[test]
-    fn dropping_releases_port() {
-        let number = ReservedPort::any().unwrap().number;
-        assert!(TcpListener::bind(("127.0.0.1", number)).is_ok());
+    fn reserved_address_accepts_one_server_at_a_time() {
+        let address = reserve_address().unwrap();
+        for _ in 0..2 {
+            assert!(TcpStream::connect(address).is_err());
+            let server = TcpListener::bind(address).unwrap();
+            assert!(TcpListener::bind(address).is_err());
+            assert!(TcpStream::connect(address).is_ok());
+            drop(server);
+        }
     }
 }

@@ -1,13 +1,9 @@
 //! Starts the manager on a test cluster with its generated permissions.
 
-use std::{
-    net::{SocketAddr, TcpListener},
-    path::Path,
-    time::Duration,
-};
+use std::{path::Path, time::Duration};
 
-use anyhow::{Context, Result};
-use cluster::{Cluster, Companion, program::workspace, wait::eventually};
+use anyhow::Result;
+use cluster::{Cluster, Companion, program::workspace, reserve_address, wait::eventually};
 use manager::{ACCOUNT, CONTROLLERS, NAMESPACE};
 
 use crate::{
@@ -27,7 +23,7 @@ pub async fn start_manager(cluster: &Cluster, program: &Path) -> Result<Companio
 /// Starts the manager like [`start_manager`], registers its webhooks, and waits until they respond.
 pub async fn start_manager_with_webhooks(cluster: &Cluster, program: &Path) -> Result<Companion> {
     prepare(cluster).await?;
-    let address = free_address()?;
+    let address = reserve_address()?;
     let host = address.ip().to_string();
     let flags = [
         "--health-probe-bind-address=0".to_owned(),
@@ -68,12 +64,6 @@ pub async fn launch_with_flags(cluster: &Cluster, program: &Path, flags: &[Strin
         ("ENSEMBLE_METRICS_BIND_ADDRESS".to_owned(), "127.0.0.1:0".to_owned()),
     ];
     cluster.companion("manager", program, flags, &environment)
-}
-
-/// Returns a free address of this machine.
-pub fn free_address() -> Result<SocketAddr> {
-    let listener = TcpListener::bind("127.0.0.1:0").context("cannot bind a free port on 127.0.0.1")?;
-    Ok(listener.local_addr()?)
 }
 
 /// Returns the user name of the manager's ServiceAccount.

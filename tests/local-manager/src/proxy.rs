@@ -6,10 +6,8 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use cluster::{Cluster, Companion, program::workspace};
+use cluster::{Cluster, Companion, program::workspace, reserve_address};
 use manager::NAMESPACE;
-
-use crate::launch::free_address;
 
 /// ServiceAccount of a deployed proxy.
 const ACCOUNT: &str = "ensemble-proxy";
@@ -31,7 +29,7 @@ pub struct LocalProxy {
 pub async fn start_proxy(cluster: &Cluster, program: &Path) -> Result<LocalProxy> {
     let rbac = workspace().join("deploy/proxy/rbac.yaml").display().to_string();
     cluster.kubectl(&["apply", "--server-side", "-f", &rbac]).await?;
-    let address = free_address()?;
+    let address = reserve_address()?;
     let files = [("tls.crt", "--tls-cert-file"), ("tls.key", "--tls-private-key-file")];
     let generated = rcgen::generate_simple_self_signed([address.ip().to_string()])
         .context("create a certificate for the proxy")?;
@@ -80,7 +78,7 @@ pub async fn deploy_proxy(cluster: &Cluster) -> Result<String> {
 /// # Errors
 /// Returns an error if kubectl cannot be started.
 pub fn forward_to_proxy(cluster: &Cluster, authority: String) -> Result<LocalProxy> {
-    let address = free_address()?;
+    let address = reserve_address()?;
     let service = format!("service/{ACCOUNT}");
     let ports = format!("{}:443", address.port());
     let args = ["port-forward", "--namespace", NAMESPACE, &service, &ports].map(str::to_owned);

@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     fs::{self, File},
-    net::{SocketAddr, TcpListener, TcpStream},
+    net::{SocketAddr, TcpStream},
     os::unix::fs::MetadataExt,
     path::PathBuf,
     process::{Child, Command},
@@ -12,6 +12,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
+use cluster::reserve_address;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Patch, PatchParams};
 use postgres_archive::{Archive, Credentials, ObjectStoreSettings};
@@ -97,7 +98,7 @@ impl ObjectStore {
     }
 
     async fn serve(folder: Arc<TempDir>, is_read_only: bool) -> Result<Self> {
-        let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+        let address = reserve_address()?;
         let mut store = Self { child: None, address, is_read_only, volume: None, folder };
         store.resume().await?;
         Ok(store)

@@ -116,13 +116,13 @@ fn is_set(args: &[String], flag: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use cluster::reserve_address;
+
     use super::*;
 
-    /// Returns three free ports.
-    fn free_ports() -> Ports {
-        let [probes, webhook, metrics] = [(); 3]
-            .map(|()| TcpListener::bind("127.0.0.1:0").unwrap())
-            .map(|free| free.local_addr().unwrap().port());
+    /// Returns three ports that no other program is given.
+    fn reserved_ports() -> Ports {
+        let [probes, webhook, metrics] = [(); 3].map(|()| reserve_address().unwrap().port());
         Ports { probes, webhook, metrics }
     }
 
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn chooses_default_ports() {
-        let defaults = free_ports();
+        let defaults = reserved_ports();
         let chosen = Addresses::choose_among(&[], defaults, |_| None).unwrap();
         let Ports { probes, webhook, metrics } = defaults;
         let expected = [
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn chooses_other_ports_if_defaults_are_in_use() {
-        let defaults = free_ports();
+        let defaults = reserved_ports();
         let used = [defaults.probes, defaults.webhook, defaults.metrics]
             .map(|port| TcpListener::bind(("127.0.0.1", port)).unwrap());
         let chosen = all(&Addresses::choose_among(&[], defaults, |_| None).unwrap());
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn concurrent_choices_are_distinct() {
-        let defaults = free_ports();
+        let defaults = reserved_ports();
         let one = Addresses::choose_among(&[], defaults, |_| None).unwrap();
         let other = Addresses::choose_among(&[], defaults, |_| None).unwrap();
         let (one, other) = (all(&one), all(&other));
@@ -170,10 +170,12 @@ mod tests {
     fn keeps_addresses_that_are_set() {
         let args = ["--metrics-bind-address", "127.0.0.1:1", "--health-probe-bind-address=0"];
         let variable = |name: &str| (name == "ENSEMBLE_WEBHOOK_BIND_ADDRESS").then(|| "0".into());
-        let chosen = Addresses::choose_among(&args.map(ToOwned::to_owned), free_ports(), variable).unwrap();
+        let chosen =
+            Addresses::choose_among(&args.map(ToOwned::to_owned), reserved_ports(), variable).unwrap();
         assert_eq!(all(&chosen), [""; 0]);
         let chosen =
-            Addresses::choose_among(&["--metrics-secure=true".to_owned()], free_ports(), |_| None).unwrap();
+            Addresses::choose_among(&["--metrics-secure=true".to_owned()], reserved_ports(), |_| None)
+                .unwrap();
         assert!(!all(&chosen).contains(&"--metrics-secure=false".to_owned()));
     }
 }

@@ -10,7 +10,6 @@
 mod collector;
 
 use std::{
-    net::TcpListener,
     path::Path,
     process::Command,
     time::{Duration, Instant},
@@ -86,7 +85,7 @@ async fn requests_are_child_spans_of_their_reconcile() {
 
 #[tokio::test]
 async fn unreachable_collector_is_logged_once() {
-    let unused = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let unused = cluster::reserve_address().unwrap();
     let cluster = cluster::isolated().await.unwrap();
     let manager = start(&cluster, &format!("http://{unused}"));
     create_podset(&cluster).await;

@@ -13,13 +13,13 @@
 use std::{
     collections::HashMap,
     io::{BufRead, BufReader, Read, Write},
-    net::{IpAddr, TcpListener, TcpStream, UdpSocket},
+    net::{IpAddr, TcpStream, UdpSocket},
     os::unix::process::CommandExt,
     process::{Child, Command, Stdio},
     time::Duration,
 };
 
-use cluster::{TestNamespace, wait::eventually};
+use cluster::{TestNamespace, reserve_address, wait::eventually};
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod, discovery::v1::EndpointSlice};
 use kube::{
     Api, Client,
@@ -44,7 +44,7 @@ struct Program {
 impl Program {
     /// Starts the process as a Pod of a Memcached with this spec would.
     async fn of(mut spec: Value) -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = reserve_address().unwrap().port();
         spec["containerPort"] = port.into();
         let harness = harness::controller::<MemcachedController>().await.unwrap();
         let home = harness.cluster.namespace("program").await.unwrap();

@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    net::{SocketAddr, TcpListener, TcpStream},
+    net::{SocketAddr, TcpStream},
     os::unix::process::CommandExt,
     path::PathBuf,
     process::{Child, Command, Stdio},
@@ -11,6 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use cluster::reserve_address;
 use tempfile::TempDir;
 
 /// Name of the bucket, which is a folder of the storage.
@@ -33,7 +34,7 @@ rm -rf -- "$folder""#;
 /// A running versitygw. It is killed when this is dropped and when this process ends.
 pub(crate) struct Server {
     reaper: Child,
-    port: u16,
+    address: SocketAddr,
     folder: PathBuf,
 }
 
@@ -44,37 +45,29 @@ impl Server {
         SERVER.get_or_init(|| Self::start(&[]))
     }
 
-    /// Starts a server with further arguments. Another program can take the port between its choice
-    /// and its use, so a few are tried.
+    /// Starts a server with further arguments.
     pub(crate) fn start(args: &[&str]) -> Self {
-        let attempts = (0..5).find_map(|_| Self::start_on(free_port(), args));
-        attempts.expect("versitygw should find a free port")
-    }
-
-    fn start_on(port: u16, args: &[&str]) -> Option<Self> {
+        let address = reserve_address().unwrap();
         let folder = TempDir::with_prefix("ensemble-versitygw-").unwrap().keep();
         fs::create_dir_all(folder.join("storage").join(BUCKET)).unwrap();
         let mut command = Command::new("/bin/sh");
         command.args(["-c", REAPER, "reaper"]).arg(&folder).arg(go_tools::VERSITYGW.locate().unwrap());
-        command.args(["--port", &format!("127.0.0.1:{port}"), "--keep-alive"]).args(args);
+        command.args(["--port", &address.to_string(), "--keep-alive"]).args(args);
         command.arg("posix").arg(folder.join("storage"));
         command.env("ROOT_ACCESS_KEY_ID", KEY_ID).env("ROOT_SECRET_ACCESS_KEY", SECRET);
         let reaper = command.stdin(Stdio::piped()).process_group(0).spawn().unwrap();
-        let server = Self { reaper, port, folder };
-        server.wait_until_started().then_some(server)
+        let server = Self { reaper, address, folder };
+        server.wait_until_started();
+        server
     }
 
-    /// Waits until the server has started. Returns false if its port is in use.
-    fn wait_until_started(&self) -> bool {
+    fn wait_until_started(&self) {
         let deadline = Instant::now() + TIMEOUT;
         loop {
-            let is_open = TcpStream::connect(("127.0.0.1", self.port)).is_ok();
+            let is_open = TcpStream::connect(self.address).is_ok();
             let log = fs::read_to_string(self.folder.join("log")).unwrap_or_default();
-            if log.contains("address already in use") {
-                return false;
-            }
             if is_open && log.contains("service listening on") {
-                return true;
+                return;
             }
             assert!(Instant::now() < deadline, "versitygw does not start:\n{log}");
             sleep(Duration::from_millis(20));
@@ -83,17 +76,13 @@ impl Server {
 
     /// Returns the address of the server.
     pub(crate) fn address(&self) -> SocketAddr {
-        ([127, 0, 0, 1], self.port).into()
+        self.address
     }
 
     /// Returns the file in which the server stores an object.
     pub(crate) fn file(&self, key: &str) -> PathBuf {
         self.folder.join("storage").join(BUCKET).join(key)
     }
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 impl Drop for Server {

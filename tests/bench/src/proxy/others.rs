@@ -7,8 +7,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use cluster::{Cluster, Companion, wait::eventually};
-use local_manager::launch::free_address;
+use cluster::{Cluster, Companion, reserve_address, wait::eventually};
 
 use super::client::Target;
 use crate::TIMEOUT;
@@ -92,7 +91,7 @@ impl Serving {
 }
 
 fn haproxy(cluster: &Cluster, program: &Path, serving: &Serving, token: &str) -> Result<OtherProxy> {
-    let (address, api_server) = (free_address()?, cluster.record().ports.api_server);
+    let (address, api_server) = (reserve_address()?, cluster.record().ports.api_server);
     let authority = cluster.record().dir.join("pki/ca.crt");
     let text = format!(
         "defaults\n  mode http\n  http-reuse always\n  timeout connect 5s\n  timeout client 1h\n  timeout server 1h\n\

@@ -6,7 +6,7 @@ use std::time::Duration;
 use cluster::{Component, wait::eventually};
 use serde_json::{Value, json};
 
-use crate::support::{Manager, PATIENCE, TestEnv, free_port, sample};
+use crate::support::{Manager, PATIENCE, TestEnv, reserve_port, sample};
 
 /// Lifetime of an authority. It is replaced after two thirds of it.
 const LIFE: &str = "24s";
@@ -16,7 +16,7 @@ const ROTATION: Duration = Duration::from_secs(90);
 #[tokio::test]
 async fn restarted_api_server_trusts_the_manager_and_outage_is_logged_once() {
     let env = TestEnv::complete().await;
-    let port = free_port();
+    let port = reserve_port();
     env.register_tenant_webhook(port).await;
     let manager = env.start_with_certificates(port, "24h").await;
     let before = env.certificates().await;
@@ -35,7 +35,7 @@ async fn restarted_api_server_trusts_the_manager_and_outage_is_logged_once() {
 #[tokio::test]
 async fn rotation_fails_no_review_and_restart_keeps_certificates() {
     let env = TestEnv::complete().await;
-    let port = free_port();
+    let port = reserve_port();
     env.register_tenant_webhook(port).await;
     let manager = env.start_with_certificates(port, LIFE).await;
     let first = env.certificates().await;

@@ -14,7 +14,8 @@ use kube::{Api, api::PostParams};
 use serde_json::json;
 
 use crate::support::{
-    Manager, NAMESPACE, PATIENCE, POD_SET, Response, TestEnv, curl, free_port, run_to_exit, sample, samples,
+    Manager, NAMESPACE, PATIENCE, POD_SET, Response, TestEnv, curl, reserve_port, run_to_exit, sample,
+    samples,
 };
 
 /// A manager with TLS metrics, and its clients.
@@ -29,7 +30,7 @@ struct SecureMetrics {
 impl SecureMetrics {
     async fn start() -> Self {
         let env = TestEnv::complete().await;
-        let port = free_port();
+        let port = reserve_port();
         let address = format!("--metrics-bind-address=127.0.0.1:{port}");
         let manager = env.start("manager", &env.account, &[&address]);
         let authority = tempfile::NamedTempFile::new().unwrap();
@@ -216,7 +217,7 @@ async fn create_database(env: &TestEnv) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn metrics_match_reference_and_contain_no_object_names() {
     let env = TestEnv::complete().await;
-    let (port, webhooks) = (free_port(), free_port());
+    let (port, webhooks) = (reserve_port(), reserve_port());
     let args = [
         &format!("--metrics-bind-address=127.0.0.1:{port}"),
         "--metrics-secure=false",

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, api::PostParams};
 use serde_json::json;
 
-use crate::support::{PATIENCE, TENANT, TestEnv, Webhooks, curl, free_port};
+use crate::support::{PATIENCE, TENANT, TestEnv, Webhooks, curl, reserve_port};
 
 /// Quota of Pods, and the namespaces that share it.
 const LIMIT: usize = 20;
@@ -84,7 +84,7 @@ async fn concurrent_namespaces_stay_within_shared_quota() {
 
 #[tokio::test]
 async fn pod_costs_at_most_two_reviews_and_no_reads() {
-    let (env, webhooks, port) = (TestEnv::complete().await, Webhooks::new(), free_port());
+    let (env, webhooks, port) = (TestEnv::complete().await, Webhooks::new(), reserve_port());
     let metrics = format!("--metrics-bind-address=127.0.0.1:{port}");
     let manager = env.start_with_webhooks("manager", webhooks, &[&metrics, "--metrics-secure=false"]);
     manager.until_readyz(200, "ok").await;

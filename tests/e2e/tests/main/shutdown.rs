@@ -10,7 +10,7 @@ use cluster::wait::eventually;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::support::{free_port, program, tutorial};
+use crate::support::{program, reserve_port, tutorial};
 
 #[tokio::test]
 async fn every_log_line_is_json() {
@@ -41,7 +41,7 @@ async fn log_in_a_file_has_no_colours() {
 #[tokio::test]
 async fn exits_when_log_reader_is_gone() {
     let mut child = Command::new(program())
-        .args(["--health-probe-bind-address", &format!("127.0.0.1:{}", free_port())])
+        .args(["--health-probe-bind-address", &format!("127.0.0.1:{}", reserve_port())])
         .env("ENSEMBLE_WEBHOOK_BIND_ADDRESS", "0")
         .env("ENSEMBLE_METRICS_BIND_ADDRESS", "0")
         .env("KUBECONFIG", tutorial().await.kubeconfig())

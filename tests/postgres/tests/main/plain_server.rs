@@ -18,7 +18,7 @@ impl PlainServer {
     pub(crate) fn start(database: &str) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("plain-").tempdir()?;
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755))?;
-        let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let port = cluster::reserve_address()?.port();
         let server = Self { folder, port };
         for name in ["server", "work"] {
             fs::create_dir(server.folder.path().join(name))?;

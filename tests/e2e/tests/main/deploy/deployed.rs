@@ -3,7 +3,7 @@
 use cluster::{Companion, audit::Entry};
 use serde_json::Value;
 
-use crate::support::{Manager, TestEnv, Webhooks, free_port, program};
+use crate::support::{Manager, TestEnv, Webhooks, program, reserve_port};
 
 /// Timeout for the Pods of a Deployment to be ready, for kubectl.
 const PATIENCE: &str = "--timeout=60s";
@@ -59,7 +59,7 @@ impl Deployed {
     /// until the probes of the Deployment succeed. Only the addresses differ, because several
     /// managers run on this machine.
     pub(crate) async fn run(&self, stage: &TestEnv, webhooks: Webhooks) -> Manager {
-        let [probes, metrics] = [free_port(), free_port()];
+        let [probes, metrics] = [reserve_port(), reserve_port()];
         let addresses = [
             ("ENSEMBLE_HEALTH_PROBE_BIND_ADDRESS", format!("127.0.0.1:{probes}")),
             ("ENSEMBLE_METRICS_BIND_ADDRESS", format!("127.0.0.1:{metrics}")),

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::run::{Output, ctl, ctl_with, run, run_unread};
-use crate::support::{TestEnv, free_port};
+use crate::support::{TestEnv, reserve_port};
 
 fn assert_error(output: &Output, texts: &[&str]) {
     assert_eq!(output.code, 2, "{output:?}");
@@ -20,7 +20,7 @@ fn errors_without_a_cluster_have_a_remedy() {
     let kubeconfig = tempfile::NamedTempFile::new().unwrap();
     let config = json!({
         "apiVersion": "v1", "kind": "Config", "current-context": "here",
-        "clusters": [{ "name": "here", "cluster": { "server": format!("https://127.0.0.1:{}", free_port()) } }],
+        "clusters": [{ "name": "here", "cluster": { "server": format!("https://127.0.0.1:{}", reserve_port()) } }],
         "contexts": [{ "name": "here", "context": { "cluster": "here", "user": "me" } }],
         "users": [{ "name": "me", "user": {} }],
     });

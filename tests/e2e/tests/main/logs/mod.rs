@@ -7,7 +7,7 @@ use std::{collections::BTreeSet, fs, path::Path};
 use cluster::wait::eventually;
 use serde_json::{Map, Value};
 
-use crate::support::{NAMESPACE_PLUS, PATIENCE, POD_SET, TestEnv, free_port, sample};
+use crate::support::{NAMESPACE_PLUS, PATIENCE, POD_SET, TestEnv, reserve_port, sample};
 
 /// Keys that every log line can have.
 const FRAME: [&str; 6] = ["timestamp", "level", "target", "message", "span", "spans"];
@@ -50,7 +50,7 @@ fn every_key_is_documented_and_messages_are_sentences() {
 async fn log_has_only_documented_keys_and_no_secrets_at_trace() {
     let env = TestEnv::complete().await;
     // Metrics with TLS need a certificate, so the manager creates one before it is ready.
-    let metrics = format!("127.0.0.1:{}", free_port());
+    let metrics = format!("127.0.0.1:{}", reserve_port());
     let address = format!("--metrics-bind-address={metrics}");
     let args = ["--log-format=json", "--log-level=trace", &address];
     let manager = env.start_with_probes("traced", &env.account, &args);

@@ -11,7 +11,7 @@ use cluster::{Cluster, Options, wait::eventually};
 use unaudited::is_unaudited;
 use usage::{Right, Usage};
 
-use crate::support::{DEVICES, PATIENCE, TestEnv, Webhooks, free_port};
+use crate::support::{DEVICES, PATIENCE, TestEnv, Webhooks, reserve_port};
 
 #[tokio::test]
 async fn every_right_is_used_and_none_is_missing() {
@@ -22,7 +22,7 @@ async fn every_right_is_used_and_none_is_missing() {
     env.install_crds().await;
     env.install_gateway_api().await;
     env.grant_rights().await;
-    let (webhooks, metrics) = (Webhooks::new(), free_port());
+    let (webhooks, metrics) = (Webhooks::new(), reserve_port());
     let flags = ["--leader-elect=true", &format!("--metrics-bind-address=127.0.0.1:{metrics}")];
     let manager = env.start_with_webhooks("manager", webhooks, &flags);
     manager.until_readyz(200, "ok").await;

@@ -28,7 +28,7 @@ pub(crate) use kinds::{
 pub(crate) use live_pods::LivePods;
 pub(crate) use manager::Manager;
 pub(crate) use metrics_api::MetricsApi;
-pub(crate) use program::{ExitedManager, free_port, program, run_to_exit};
+pub(crate) use program::{ExitedManager, program, reserve_port, run_to_exit};
 pub(crate) use replicas::{CONTROLLERS, QUICK};
 pub(crate) use test_env::{Account, NAMESPACE, TestEnv, example, path, sample, samples, tutorial, workbench};
 pub(crate) use webhooks::{Webhooks, webhooks_env};

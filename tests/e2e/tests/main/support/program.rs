@@ -1,14 +1,13 @@
 //! Builds the manager and runs it until it exits.
 
 use std::{
-    net::TcpListener,
     path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::LazyLock,
     time::{Duration, Instant},
 };
 
-use cluster::program::build_manager;
+use cluster::{program::build_manager, reserve_address};
 
 /// Returns the path of the manager. The first caller builds it.
 pub(crate) fn program() -> &'static Path {
@@ -60,7 +59,7 @@ pub(crate) fn run_to_exit(args: &[&str], env: &[(&str, &str)]) -> ExitedManager 
     ExitedManager { code, duration: began.elapsed(), stderr: std::fs::read_to_string(stderr).unwrap() }
 }
 
-/// Returns a port on 127.0.0.1 that is currently unused.
-pub(crate) fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+/// Reserves a port on 127.0.0.1 until the tests end. A manager can restart on it.
+pub(crate) fn reserve_port() -> u16 {
+    reserve_address().unwrap().port()
 }

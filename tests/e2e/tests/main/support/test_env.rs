@@ -10,7 +10,7 @@ use cluster::{Cluster, Options, Snapshot, audit::AuditLog};
 use serde_json::json;
 use tokio::sync::OnceCell;
 
-use super::{Manager, free_port, program};
+use super::{Manager, program, reserve_port};
 
 /// Namespace of the manager.
 pub(crate) const NAMESPACE: &str = "ensemble-system";
@@ -156,7 +156,7 @@ impl TestEnv {
 
     /// Starts a manager with probes.
     pub(crate) fn start_with_probes(&self, name: &str, account: &Account, args: &[&str]) -> Manager {
-        let port = free_port();
+        let port = reserve_port();
         self.launch(name, account, args, &format!("127.0.0.1:{port}"), port)
     }
 

@@ -5,7 +5,7 @@ use harness::hostile_reviews::WebhookServer;
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
-use super::{Manager, PATIENCE, TestEnv, free_port, path};
+use super::{Manager, PATIENCE, TestEnv, path, reserve_port};
 
 /// Address of a webhook server on this machine.
 #[derive(Clone, Copy)]
@@ -15,7 +15,7 @@ pub(crate) struct Webhooks {
 
 impl Webhooks {
     pub(crate) fn new() -> Self {
-        Self { port: free_port() }
+        Self { port: reserve_port() }
     }
 
     /// Returns the listen address.
