@@ -1,21 +1,25 @@
 //! Connections to the API server.
 
 mod closed_connection;
+mod watches;
 
 use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context, Result};
 use http::{Request, StatusCode};
+use http_body_util::BodyExt as _;
 use kube::{
     Client, Config,
     client::{Body, retry::RetryPolicy},
 };
 use operator_core::{
+    client::RequestInfo,
     endpoint::{Connect, Endpoint},
     fence::Fence,
     metrics::{Metrics, NoMetrics},
 };
 use tower::{ServiceBuilder, retry::RetryLayer, service_fn};
+use watches::Watches;
 
 /// How long another address may take to connect, and to send the next part of a response. Less than a reconcile
 /// may take, so that its status says what did not respond.
@@ -88,19 +92,31 @@ fn at_endpoint(mut config: Config, endpoint: &Endpoint) -> Config {
 fn client(mut config: Config, metrics: Arc<dyn Metrics>) -> kube::Result<Client> {
     config.default_retry = false;
     let namespace = config.default_namespace.clone();
+    let watches = Watches::new(&config)?.map(Arc::new);
     let inner = Client::try_from(config)?;
     let counted = service_fn(move |request: Request<Body>| {
-        let (inner, metrics) = (inner.clone(), metrics.clone());
+        let (inner, watches, metrics) = (inner.clone(), watches.clone(), metrics.clone());
         async move {
             // Checked for each attempt, because the first can be long ago.
             if let Some(fence) = request.extensions().get::<Fence>() {
                 fence.check()?;
             }
-            let response = closed_connection::send(&inner, request).await?;
+            let watches = watches.filter(|_| RequestInfo::of(&request).is_watch());
+            let permitted = watches.and_then(|watches| watches.permit().map(|permit| (watches, permit)));
+            let (response, watch) = match permitted {
+                Some((watches, permit)) => watches.send(request, permit).await?,
+                None => (closed_connection::send(&inner, request).await?, None),
+            };
             if is_retried(response.status()) {
                 metrics.retried(response.status().as_u16());
             }
-            Ok::<_, tower::BoxError>(response)
+            // The watch ends with its response.
+            Ok::<_, tower::BoxError>(response.map(|body| {
+                body.map_frame(move |frame| {
+                    let _open = &watch;
+                    frame
+                })
+            }))
         }
     });
     let retry = RetryLayer::new(RetryPolicy::server_retry());

@@ -9,4 +9,5 @@
 
 mod certificates;
 mod election;
+mod watches;
 mod webhook;

@@ -1,0 +1,126 @@
+//! Watches share a connection to the API server.
+//!
+//! With HTTP/1.1 each watch has a connection, with a TLS session and buffers, which is idle most of the time. With
+//! HTTP/2 they share one, as those of client-go do. Other requests keep HTTP/1.1: a client of HTTP/2 would let them
+//! wait for the end of a watch when the connection has all requests that the API server allows.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use http::{Request, Response};
+use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder};
+use hyper_util::{
+    client::legacy::{Builder, Client as HttpClient, connect::HttpConnector},
+    rt::{TokioExecutor, TokioTimer},
+};
+use kube::{
+    Client, Config,
+    client::{Body, ClientBuilder, ConfigExt as _},
+};
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
+use tower::{BoxError, ServiceBuilder};
+
+/// Most watches on the connection. The API server allows 100 requests at once, and a further one would wait until
+/// another ends.
+const MAX_WATCHES: usize = 80;
+/// Bytes of a watch that are buffered until it is read.
+const WINDOW: u32 = 256 * 1024;
+/// Bytes of [`MAX_WATCHES`], so that one that is not read does not stop others.
+const CONNECTION_WINDOW: u32 = 80 * WINDOW;
+/// Interval and timeout of the pings that find a broken connection. client-go has 30 and 15 s.
+const PING: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(15));
+
+/// A client for watches. Where the API server does not support HTTP/2, each has a connection.
+pub(super) struct Watches {
+    client: Client,
+    permits: Arc<Semaphore>,
+    open: Arc<AtomicUsize>,
+    /// Held while no watch is open and one is sent, so that others find its connection.
+    first: Mutex<()>,
+}
+
+/// An open watch. Another can take its place when this is dropped.
+pub(super) struct Watch {
+    open: Arc<AtomicUsize>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Watches {
+    /// Returns a client without connections, or `None` if the API server is reached through a proxy, for which
+    /// kube has the connectors.
+    ///
+    /// # Errors
+    /// Returns an error if the certificates or the credentials are invalid.
+    pub(super) fn new(config: &Config) -> kube::Result<Option<Self>> {
+        if config.proxy_url.is_some() {
+            return Ok(None);
+        }
+        let service = ServiceBuilder::new()
+            .layer(config.base_uri_layer())
+            .option_layer(config.auth_layer()?)
+            .layer(config.extra_headers_layer()?)
+            .map_err(BoxError::from)
+            .service(http_client(config)?);
+        let client = ClientBuilder::new(service, config.default_namespace.clone()).build();
+        let permits = Arc::new(Semaphore::new(MAX_WATCHES));
+        Ok(Some(Self { client, permits, open: Arc::default(), first: Mutex::default() }))
+    }
+
+    /// Returns a permit for [`Self::send`], or `None` if the connection has all watches that it can have.
+    pub(super) fn permit(&self) -> Option<OwnedSemaphorePermit> {
+        self.permits.clone().try_acquire_owned().ok()
+    }
+
+    /// Sends a watch. Returns its response, and what to keep until the response ends.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Client::send`].
+    pub(super) async fn send(
+        &self,
+        request: Request<Body>,
+        permit: OwnedSemaphorePermit,
+    ) -> kube::Result<(Response<Body>, Option<Watch>)> {
+        let is_open = || self.open.load(Ordering::Relaxed) > 0;
+        let first = if is_open() { None } else { Some(self.first.lock().await) };
+        let first = first.filter(|_| !is_open());
+        let response = self.client.send(request).await?;
+        self.open.fetch_add(1, Ordering::Relaxed);
+        let watch = Watch { open: self.open.clone(), _permit: permit };
+        drop(first);
+        Ok((response, Some(watch)))
+    }
+}
+
+fn http_client(
+    config: &Config,
+) -> kube::Result<HttpClient<hyper_rustls::HttpsConnector<HttpConnector>, Body>> {
+    let mut connector = HttpConnector::new();
+    connector.enforce_http(false);
+    connector.set_nodelay(true);
+    connector.set_connect_timeout(config.connect_timeout);
+    let mut builder =
+        HttpsConnectorBuilder::new().with_tls_config(config.rustls_client_config()?).https_or_http();
+    if let Some(name) = config.tls_server_name.clone().and_then(|name| name.try_into().ok()) {
+        builder = builder.with_server_name_resolver(FixedServerNameResolver::new(name));
+    }
+    let connector = builder.enable_http1().enable_http2().wrap_connector(connector);
+    Ok(Builder::new(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .http2_initial_stream_window_size(WINDOW)
+        .http2_initial_connection_window_size(CONNECTION_WINDOW)
+        .http2_keep_alive_interval(PING.0)
+        .http2_keep_alive_timeout(PING.1)
+        .http2_keep_alive_while_idle(true)
+        .build(connector))
+}
