@@ -101,11 +101,15 @@ fn client(mut config: Config, metrics: Arc<dyn Metrics>) -> kube::Result<Client>
             if let Some(fence) = request.extensions().get::<Fence>() {
                 fence.check()?;
             }
-            let watches = watches.filter(|_| RequestInfo::of(&request).is_watch());
-            let permitted = watches.and_then(|watches| watches.permit().map(|permit| (watches, permit)));
-            let (response, watch) = match permitted {
-                Some((watches, permit)) => watches.send(request, permit).await?,
-                None => (closed_connection::send(&inner, request).await?, None),
+            let is_watch = RequestInfo::of(&request).is_watch();
+            let (head, body) = request.into_parts();
+            let shared = match watches.filter(|_| is_watch) {
+                Some(watches) => watches.send(head.clone()).await?,
+                None => None,
+            };
+            let (response, watch) = match shared {
+                Some((response, watch)) => (response, Some(watch)),
+                None => (closed_connection::send(&inner, Request::from_parts(head, body)).await?, None),
             };
             if is_retried(response.status()) {
                 metrics.retried(response.status().as_u16());

@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use http::{Request, Response};
+use http::{Request, Response, request};
 use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder};
 use hyper_util::{
     client::legacy::{Builder, Client as HttpClient, connect::HttpConnector},
@@ -22,12 +22,18 @@ use kube::{
     Client, Config,
     client::{Body, ClientBuilder, ConfigExt as _},
 };
-use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
+use tokio::{
+    sync::{Mutex, OwnedSemaphorePermit, Semaphore},
+    time::timeout,
+};
 use tower::{BoxError, ServiceBuilder};
 
 /// Most watches on the connection. The API server allows 100 requests at once, and a further one would wait until
 /// another ends.
 const MAX_WATCHES: usize = 80;
+/// Time until a response begins. Without one, the API server may allow fewer requests than [`MAX_WATCHES`]: the HTTP
+/// client then waits for the end of another.
+const PATIENCE: Duration = Duration::from_secs(20);
 /// Bytes of a watch that are buffered until it is read.
 const WINDOW: u32 = 256 * 1024;
 /// Bytes of [`MAX_WATCHES`], so that one that is not read does not stop others.
@@ -73,32 +79,33 @@ impl Watches {
             .map_err(BoxError::from)
             .service(http_client(config)?);
         let client = ClientBuilder::new(service, config.default_namespace.clone()).build();
+        Ok(Some(Self::with(client)))
+    }
+
+    fn with(client: Client) -> Self {
         let permits = Arc::new(Semaphore::new(MAX_WATCHES));
-        Ok(Some(Self { client, permits, open: Arc::default(), first: Mutex::default() }))
+        Self { client, permits, open: Arc::default(), first: Mutex::default() }
     }
 
-    /// Returns a permit for [`Self::send`], or `None` if the connection has all watches that it can have.
-    pub(super) fn permit(&self) -> Option<OwnedSemaphorePermit> {
-        self.permits.clone().try_acquire_owned().ok()
-    }
-
-    /// Sends a watch. Returns its response, and what to keep until the response ends.
+    /// Sends a watch. Returns its response, and what to keep until the response ends. Returns `None` if the
+    /// connection has no place for it.
     ///
     /// # Errors
     /// Returns the errors of [`Client::send`].
-    pub(super) async fn send(
-        &self,
-        request: Request<Body>,
-        permit: OwnedSemaphorePermit,
-    ) -> kube::Result<(Response<Body>, Option<Watch>)> {
+    pub(super) async fn send(&self, head: request::Parts) -> kube::Result<Option<(Response<Body>, Watch)>> {
+        let Ok(permit) = self.permits.clone().try_acquire_owned() else { return Ok(None) };
+        let Ok(response) = timeout(PATIENCE, self.response(head)).await else { return Ok(None) };
+        let watch = Watch { open: self.open.clone(), _permit: permit };
+        response.map(|response| Some((response, watch)))
+    }
+
+    async fn response(&self, head: request::Parts) -> kube::Result<Response<Body>> {
         let is_open = || self.open.load(Ordering::Relaxed) > 0;
         let first = if is_open() { None } else { Some(self.first.lock().await) };
-        let first = first.filter(|_| !is_open());
-        let response = self.client.send(request).await?;
+        let _first = first.filter(|_| !is_open());
+        let response = self.client.send(Request::from_parts(head, Body::empty())).await?;
         self.open.fetch_add(1, Ordering::Relaxed);
-        let watch = Watch { open: self.open.clone(), _permit: permit };
-        drop(first);
-        Ok((response, Some(watch)))
+        Ok(response)
     }
 }
 
@@ -123,4 +130,27 @@ fn http_client(
         .http2_keep_alive_timeout(PING.1)
         .http2_keep_alive_while_idle(true)
         .build(connector))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use tokio::time::Instant;
+    use tower::service_fn;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn watch_without_response_is_returned() {
+        let silent = |_: Request<Body>| pending::<Result<Response<Body>, BoxError>>();
+        let watches = Watches::with(Client::new(service_fn(silent), "default"));
+        let began = Instant::now();
+        for sent in 1..3 {
+            let (head, ()) = Request::new(()).into_parts();
+            assert!(watches.send(head).await.unwrap().is_none());
+            assert_eq!(began.elapsed(), PATIENCE * sent);
+            assert_eq!(watches.permits.available_permits(), MAX_WATCHES);
+        }
+    }
 }
