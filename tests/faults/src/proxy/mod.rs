@@ -98,12 +98,14 @@ impl Proxy {
         let CertifiedKey { cert, signing_key } = generate_simple_self_signed(["127.0.0.1".to_owned()])
             .context("create the certificate of the proxy")?;
         let key = PrivatePkcs8KeyDer::from(signing_key.serialize_der());
-        let tls = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        let mut tls = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
             .context("select TLS versions")?
             .with_no_client_auth()
             .with_single_cert(vec![cert.der().clone()], key.into())
             .context("use the certificate of the proxy")?;
+        // As the API server.
+        tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         let accepting = serve::accept(listener, TlsAcceptor::from(Arc::new(tls)), shared.clone());
         Ok(Self {
             shared,

@@ -7,10 +7,12 @@ use http::{Request, Response, header};
 use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
 use hyper::{
     body::{Bytes, Frame, Incoming},
-    server::conn::http1,
     service::service_fn,
 };
-use hyper_util::rt::TokioIo;
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo},
+    server::conn::auto,
+};
 use kube::client::Body;
 use serde_json::Value;
 use tokio::{
@@ -25,7 +27,7 @@ use crate::token::Token;
 
 pub(super) type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
 
-/// Closes the connection without a response.
+/// Closes the connection without a response. With HTTP/2, only the request is reset.
 #[derive(Debug, thiserror::Error)]
 #[error("the connection breaks")]
 pub(super) struct ConnectionClosed;
@@ -76,7 +78,8 @@ async fn connect(stream: TcpStream, tls: TlsAcceptor, shared: Arc<Shared>) {
     let _ = stream.set_nodelay(true);
     let Ok(stream) = tls.accept(stream).await else { return };
     let service = service_fn(move |request| handle(shared.clone(), request));
-    let serving = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
+    let server = auto::Builder::new(TokioExecutor::new());
+    let serving = server.serve_connection(TokioIo::new(stream), service);
     let cut = async {
         loop {
             match control.recv().await {
