@@ -124,6 +124,8 @@ fn http_client(
     let connector = builder.enable_http1().enable_http2().wrap_connector(connector);
     Ok(Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
+        // A connection with watches counts as idle, too, after a while without a new one.
+        .pool_idle_timeout(None)
         .http2_initial_stream_window_size(WINDOW)
         .http2_initial_connection_window_size(CONNECTION_WINDOW)
         .http2_keep_alive_interval(PING.0)
