@@ -50,7 +50,7 @@ pub(super) struct Watches {
     first: Mutex<()>,
 }
 
-/// An open watch. Another can take its place when this is dropped.
+/// An open watch, which counts for [`MAX_WATCHES`] until it is dropped.
 pub(super) struct Watch {
     open: Arc<AtomicUsize>,
     _permit: OwnedSemaphorePermit,
@@ -88,7 +88,7 @@ impl Watches {
     }
 
     /// Sends a watch. Returns its response, and what to keep until the response ends. Returns `None` if the
-    /// connection has no place for it.
+    /// connection is full.
     ///
     /// # Errors
     /// Returns the errors of [`Client::send`].
