@@ -88,7 +88,7 @@ impl Watches {
     }
 
     /// Sends a watch. Returns its response, and what to keep until the response ends. Returns `None` if the
-    /// connection is full.
+    /// connection is full, or if no response begins within 20 s.
     ///
     /// # Errors
     /// Returns the errors of [`Client::send`].
