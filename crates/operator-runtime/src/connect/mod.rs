@@ -39,14 +39,15 @@ pub async fn connect() -> Result<Client> {
 /// # Errors
 /// Returns an error if the address, the certificates, or the credentials are invalid.
 pub fn connect_to(config: Config, metrics: Arc<dyn Metrics>) -> Result<Client> {
-    client(config, metrics).context("cannot use the cluster configuration")
+    let connected = Watches::new(&config).and_then(|watches| client(config, watches, metrics));
+    connected.context("cannot use the cluster configuration")
 }
 
 /// Returns a function that connects to other addresses of the API server of `config`, with the same
 /// credentials. Its clients report every retried response to `metrics`, and give up an address that does not
 /// respond within 20 s, so they cannot watch.
 pub fn connect_to_endpoints(config: Config, metrics: Arc<dyn Metrics>) -> Connect {
-    Arc::new(move |endpoint| client(at_endpoint(config.clone(), endpoint), metrics.clone()))
+    Arc::new(move |endpoint| client(at_endpoint(config.clone(), endpoint), None, metrics.clone()))
 }
 
 /// Returns a client like [`connect`] with its own connections and without retries, for callers that
@@ -88,11 +89,11 @@ fn at_endpoint(mut config: Config, endpoint: &Endpoint) -> Config {
     config
 }
 
-/// Creates kube's client with its retries outside of the layer that counts responses.
-fn client(mut config: Config, metrics: Arc<dyn Metrics>) -> kube::Result<Client> {
+/// Creates kube's client with its retries outside of the layer that counts responses. Sends watches by `watches`.
+fn client(mut config: Config, watches: Option<Watches>, metrics: Arc<dyn Metrics>) -> kube::Result<Client> {
     config.default_retry = false;
     let namespace = config.default_namespace.clone();
-    let watches = Watches::new(&config)?.map(Arc::new);
+    let watches = watches.map(Arc::new);
     let inner = Client::try_from(config)?;
     let counted = service_fn(move |request: Request<Body>| {
         let (inner, watches, metrics) = (inner.clone(), watches.clone(), metrics.clone());
@@ -174,7 +175,7 @@ mod tests {
         let server = tokio::spawn(async move { axum::serve(listener, router).await });
         let metrics = Arc::new(RetryRecorder::default());
         let config = Config::new(format!("http://{address}").parse().unwrap());
-        let version = client(config, metrics.clone()).unwrap().apiserver_version().await.unwrap();
+        let version = client(config, None, metrics.clone()).unwrap().apiserver_version().await.unwrap();
         assert_eq!(version.minor, "36");
         assert_eq!(*metrics.0.lock(), [429, 503]);
         server.abort();
@@ -218,7 +219,7 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let server = tokio::spawn(async move { axum::serve(listener, Router::new().fallback(busy)).await });
         let config = Config::new(format!("http://{address}").parse().unwrap());
-        let client = Clients::new(client(config, Arc::new(NoMetrics)).unwrap()).fenced("test", fence);
+        let client = Clients::new(client(config, None, Arc::new(NoMetrics)).unwrap()).fenced("test", fence);
         let maps = Api::<ConfigMap>::namespaced(client, "default");
         let error = maps.create(&PostParams::default(), &ConfigMap::default()).await.unwrap_err();
         assert!(chain(&error).contains("another replica may lead"), "{}", chain(&error));

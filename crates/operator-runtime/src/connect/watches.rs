@@ -33,7 +33,7 @@ use tower::{BoxError, ServiceBuilder};
 const MAX_WATCHES: usize = 80;
 /// Time until a response begins. Without one, the API server may allow fewer requests than [`MAX_WATCHES`]: the HTTP
 /// client then waits for the end of another.
-const PATIENCE: Duration = Duration::from_secs(20);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(20);
 /// Bytes of a watch that are buffered until it is read.
 const WINDOW: u32 = 256 * 1024;
 /// Bytes of [`MAX_WATCHES`], so that one that is not read does not stop others.
@@ -54,6 +54,13 @@ pub(super) struct Watches {
 pub(super) struct Watch {
     open: Arc<AtomicUsize>,
     _permit: OwnedSemaphorePermit,
+}
+
+impl Watch {
+    fn new(open: &Arc<AtomicUsize>, permit: OwnedSemaphorePermit) -> Self {
+        open.fetch_add(1, Ordering::Relaxed);
+        Self { open: open.clone(), _permit: permit }
+    }
 }
 
 impl Drop for Watch {
@@ -94,18 +101,20 @@ impl Watches {
     /// Returns the errors of [`Client::send`].
     pub(super) async fn send(&self, head: request::Parts) -> kube::Result<Option<(Response<Body>, Watch)>> {
         let Ok(permit) = self.permits.clone().try_acquire_owned() else { return Ok(None) };
-        let Ok(response) = timeout(PATIENCE, self.response(head)).await else { return Ok(None) };
-        let watch = Watch { open: self.open.clone(), _permit: permit };
-        response.map(|response| Some((response, watch)))
+        let sent = timeout(RESPONSE_TIMEOUT, self.open(head, permit)).await;
+        sent.map_or(Ok(None), |opened| opened.map(Some))
     }
 
-    async fn response(&self, head: request::Parts) -> kube::Result<Response<Body>> {
+    async fn open(
+        &self,
+        head: request::Parts,
+        permit: OwnedSemaphorePermit,
+    ) -> kube::Result<(Response<Body>, Watch)> {
         let is_open = || self.open.load(Ordering::Relaxed) > 0;
         let first = if is_open() { None } else { Some(self.first.lock().await) };
         let _first = first.filter(|_| !is_open());
         let response = self.client.send(Request::from_parts(head, Body::empty())).await?;
-        self.open.fetch_add(1, Ordering::Relaxed);
-        Ok(response)
+        Ok((response, Watch::new(&self.open, permit)))
     }
 }
 
@@ -118,6 +127,7 @@ fn http_client(
     connector.set_connect_timeout(config.connect_timeout);
     let mut builder =
         HttpsConnectorBuilder::new().with_tls_config(config.rustls_client_config()?).https_or_http();
+    // kube's own client reports a name that is invalid.
     if let Some(name) = config.tls_server_name.clone().and_then(|name| name.try_into().ok()) {
         builder = builder.with_server_name_resolver(FixedServerNameResolver::new(name));
     }
@@ -151,7 +161,7 @@ mod tests {
         for sent in 1..3 {
             let (head, ()) = Request::new(()).into_parts();
             assert!(watches.send(head).await.unwrap().is_none());
-            assert_eq!(began.elapsed(), PATIENCE * sent);
+            assert_eq!(began.elapsed(), RESPONSE_TIMEOUT * sent);
             assert_eq!(watches.permits.available_permits(), MAX_WATCHES);
         }
     }
