@@ -15,6 +15,7 @@
 //! | [`metrics`] | callbacks for a metrics backend |
 //! | [`kind`], [`error`], [`environment`] | kinds and keys of objects, classification of API errors, clients and settings |
 //! | [`rate_limit`] | token buckets |
+//! | [`protobuf`] | kinds that are read as Protobuf |
 //! | [`quantity`], [`pod`], [`labels`], [`template`] | quantities, a small type for cached Pods, labels, placeholders |
 //! | [`network_policy`] | peers of a NetworkPolicy as a part of an API, and ingress rules |
 //!
@@ -61,6 +62,7 @@ pub mod network_policy;
 pub mod outcome;
 pub mod owner;
 pub mod pod;
+pub mod protobuf;
 pub mod quantity;
 pub mod queue;
 pub mod rate_limit;

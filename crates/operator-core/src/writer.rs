@@ -14,6 +14,7 @@ use crate::{
     error::{WriteError, is_conflict, is_not_found, is_object_not_found},
     informer::{Epoch, Informer},
     kind::{Kind, ObjectKey, describe},
+    protobuf,
 };
 
 /// Condition that an object must meet to be deleted.
@@ -43,6 +44,7 @@ impl<K> Clone for Writer<K> {
 impl<K: Kind> Writer<K> {
     /// Returns a writer that reads from `informer` and writes with `client`.
     pub fn new(client: Client, informer: Informer<K>) -> Self {
+        let client = protobuf::client_with(client, informer.format());
         Self { client, informer }
     }
 

@@ -12,14 +12,13 @@ use std::{
 use axum::body::{Body, Bytes, HttpBody};
 use http::{HeaderValue, Response, StatusCode, header::CONTENT_TYPE};
 use http_body::Frame;
+use operator_core::protobuf::messages::{MAGIC, RawExtension, Status, TypeMeta, Unknown, WatchEvent};
 use operator_runtime::error_response::ErrorResponse;
 use prost::Message;
 use serde_json::json;
 
 /// Message of the error.
 const MESSAGE: &str = "what the user may see has changed; list again";
-/// What precedes an object in protocol buffers.
-const PROTOBUF_PREFIX: &[u8] = b"k8s\0";
 
 /// How the events of a watch follow each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,62 +67,18 @@ impl Framing {
     }
 }
 
-/// `k8s.io.apimachinery.pkg.apis.meta.v1.WatchEvent`, whose object has been encoded.
-#[derive(Message)]
-struct WatchEvent {
-    #[prost(string, tag = "1")]
-    r#type: String,
-    #[prost(message, optional, tag = "2")]
-    object: Option<RawExtension>,
-}
-
-#[derive(Message)]
-struct RawExtension {
-    #[prost(bytes = "vec", tag = "1")]
-    raw: Vec<u8>,
-}
-
-/// `k8s.io.apimachinery.pkg.runtime.Unknown`.
-#[derive(Message)]
-struct Unknown {
-    #[prost(message, optional, tag = "1")]
-    type_meta: Option<TypeMeta>,
-    #[prost(bytes = "vec", tag = "2")]
-    raw: Vec<u8>,
-}
-
-#[derive(Message)]
-struct TypeMeta {
-    #[prost(string, tag = "1")]
-    api_version: String,
-    #[prost(string, tag = "2")]
-    kind: String,
-}
-
-/// `k8s.io.apimachinery.pkg.apis.meta.v1.Status`.
-#[derive(Message)]
-struct Status {
-    #[prost(string, tag = "2")]
-    outcome: String,
-    #[prost(string, tag = "3")]
-    message: String,
-    #[prost(string, tag = "4")]
-    reason: String,
-    #[prost(int32, tag = "6")]
-    code: i32,
-}
-
 fn protobuf_event() -> Vec<u8> {
     let status = Status {
-        outcome: "Failure".to_owned(),
+        status: "Failure".to_owned(),
         message: MESSAGE.to_owned(),
         reason: "Expired".to_owned(),
         code: i32::from(StatusCode::GONE.as_u16()),
+        details: None,
     };
-    let type_meta = TypeMeta { api_version: "v1".to_owned(), kind: "Status".to_owned() };
-    let object = Unknown { type_meta: Some(type_meta), raw: status.encode_to_vec() };
-    let raw = [PROTOBUF_PREFIX, &object.encode_to_vec()].concat();
-    let event = WatchEvent { r#type: "ERROR".to_owned(), object: Some(RawExtension { raw }) }.encode_to_vec();
+    let types = TypeMeta { api_version: "v1".to_owned(), kind: "Status".to_owned() };
+    let object = Unknown { types, raw: status.encode_to_vec() };
+    let raw = [MAGIC, &object.encode_to_vec()].concat();
+    let event = WatchEvent { kind: "ERROR".to_owned(), object: RawExtension { raw } }.encode_to_vec();
     // The event has a fixed size of some hundred bytes.
     let length = u32::try_from(event.len()).unwrap_or_default();
     [&length.to_be_bytes()[..], &event].concat()
@@ -270,10 +225,10 @@ mod tests {
         let (length, event) = event.split_at(4);
         assert_eq!(u32::from_be_bytes(length.try_into().unwrap()) as usize, event.len());
         let event = WatchEvent::decode(event).unwrap();
-        let object = event.object.unwrap().raw;
-        let object = Unknown::decode(object.strip_prefix(PROTOBUF_PREFIX).unwrap()).unwrap();
+        let object = event.object.raw;
+        let object = Unknown::decode(object.strip_prefix(MAGIC).unwrap()).unwrap();
         let status = Status::decode(object.raw.as_slice()).unwrap();
-        assert_eq!((event.r#type.as_str(), status.code, status.reason.as_str()), ("ERROR", 410, "Expired"));
+        assert_eq!((event.kind.as_str(), status.code, status.reason.as_str()), ("ERROR", 410, "Expired"));
     }
 
     proptest! {

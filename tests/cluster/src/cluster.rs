@@ -1,5 +1,6 @@
 //! A running cluster.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -14,7 +15,7 @@ use crate::control_plane::ControlPlane;
 use crate::load::IMAGES;
 use crate::options::Options;
 use crate::progress::Progress;
-use crate::real_nodes::{NodeNetwork, NodeProgram, image_store};
+use crate::real_nodes::{ForwardedPort, NodeNetwork, NodeProgram, image_store};
 use crate::record::Record;
 use crate::state::StateRoot;
 use crate::versions::Versions;
@@ -189,6 +190,14 @@ impl Cluster {
     /// Returns the network of a real node. Errors as in [`Cluster::cut_node`], also if the node is off.
     pub fn node_network(&self, node: &str) -> Result<NodeNetwork> {
         self.owned()?.real_nodes()?.0.network(node)
+    }
+
+    /// Opens a port of this machine that leads to a Pod of a real node. Must be called within a Tokio runtime.
+    ///
+    /// # Errors
+    /// Returns an error if no port can be opened. A connection ends if the server cannot be reached.
+    pub fn forward_port(&self, server: SocketAddr) -> Result<ForwardedPort> {
+        ForwardedPort::listen(&self.record.dir, server)
     }
 
     /// Kills a program of a real node with SIGKILL. Its Pods go on running.

@@ -23,9 +23,7 @@ use crate::{image, kubernetes::Kubernetes};
 /// Archive with the image of the manager, for tests on real nodes.
 const IMAGE_VARIABLE: &str = "ENSEMBLE_TEST_IMAGE";
 /// Arguments of `cargo test` for the tests that need real nodes or root.
-const REAL: &str = "--workspace --no-fail-fast \
-                    --features real-nodes/real,cluster/real,network-policies/root \
-                    --test real --test teardown --test packets";
+const REAL: &str = "--workspace --no-fail-fast --test real --test teardown --test packets";
 /// More than there are tests on real nodes. All start at once, and those that disturb nodes wait for the others.
 const REAL_THREADS: usize = 64;
 /// Number of test programs in the list of the slowest ones.

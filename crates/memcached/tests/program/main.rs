@@ -1,7 +1,7 @@
 //! A real memcached that is started with the Pods' command line behaves as the spec says.
 //!
 //! The feature `program` enables these tests, because they need memcached on the PATH:
-//! `cargo test -p memcached --features program --test program`.
+//! `cargo test -p memcached --test program`.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

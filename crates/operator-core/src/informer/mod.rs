@@ -45,7 +45,10 @@ pub use store::{Change, Epoch, Pack, Store};
 pub(crate) use synced::SyncedInformers;
 use tokio::sync::watch::{Receiver, Sender};
 
-use crate::kind::{Kind, ObjectKey};
+use crate::{
+    kind::{Kind, ObjectKey},
+    protobuf::Protobuf,
+};
 
 /// Callback of a subscription. It must return quickly and must not call `subscribe`.
 type Subscriber<K> = Arc<dyn Fn(&Change<K>) + Send + Sync>;
@@ -74,6 +77,7 @@ struct Shared<K> {
     delivery: Mutex<()>,
     synced: Sender<bool>,
     failure: WatchFailure,
+    format: Option<Protobuf>,
 }
 
 /// A subscription, which ends when dropped.
@@ -90,7 +94,12 @@ impl<K: Kind> Drop for Unsubscribe<K> {
 }
 
 impl<K: Kind> Informer<K> {
-    fn new(watched_namespaces: &[Option<Arc<str>>], selection: Selection, packer: Option<Packer<K>>) -> Self {
+    fn new(
+        watched_namespaces: &[Option<Arc<str>>],
+        selection: Selection,
+        packer: Option<Packer<K>>,
+        format: Option<Protobuf>,
+    ) -> Self {
         Self {
             shared: Arc::new(Shared {
                 store: Store::new(watched_namespaces, selection, packer),
@@ -100,8 +109,14 @@ impl<K: Kind> Informer<K> {
                 delivery: Mutex::new(()),
                 synced: Sender::new(false),
                 failure: WatchFailure::default(),
+                format,
             }),
         }
+    }
+
+    /// Returns the format in which the objects are requested, or `None` for JSON.
+    pub(crate) fn format(&self) -> Option<Protobuf> {
+        self.shared.format
     }
 
     /// Returns the cached objects.

@@ -3,22 +3,31 @@
 use std::sync::Arc;
 
 use http::Request;
+use http_body_util::BodyExt;
 use kube::{Client, client::Body};
 use tower::{BoxError, service_fn};
 
 use super::watch::WatchHandler;
-use crate::{request_info::RequestInfo, watch_connection};
+use crate::{protobuf::Protobuf, request_info::RequestInfo, watch_connection};
 
 /// Returns a client that detects dead connections, as [`watch_connection::watch_client`], and tells `handler` when a
-/// watch is requested and open.
-pub(super) fn client_with_handler(client: &Client, handler: Arc<dyn WatchHandler>) -> Client {
+/// watch is requested and open. Watches are read in `format`, and lists as JSON.
+pub(super) fn client_with_handler(
+    client: &Client,
+    handler: Arc<dyn WatchHandler>,
+    format: Option<Protobuf>,
+) -> Client {
     let (client, namespace) = (client.clone(), client.default_namespace().to_owned());
     let service = service_fn(move |request: Request<Body>| {
         let (client, handler) = (client.clone(), handler.clone());
         async move {
             handler.record_request();
             let is_watch = RequestInfo::of(&request).is_watch();
-            let response = watch_connection::send(&client, request).await?;
+            let send = async |request| watch_connection::send(&client, request).await;
+            let response = match format.filter(|_| is_watch) {
+                Some(format) => format.send(request, send).await?,
+                None => send(request).await?.map(|body| body.map_err(BoxError::from).boxed_unsync()),
+            };
             if is_watch && response.status().is_success() {
                 handler.record_open();
             }
@@ -69,7 +78,7 @@ mod tests {
             }
         });
         let handler = Arc::<Recorder>::default();
-        let client = client_with_handler(&Client::new(api_server, "default"), handler.clone());
+        let client = client_with_handler(&Client::new(api_server, "default"), handler.clone(), None);
         let sent = client.send(Request::get(path).body(Body::empty()).unwrap()).await;
         let recorded = handler.0.lock().clone();
         (recorded, sent.err().map(|error| crate::error::chain(&error)).unwrap_or_default())

@@ -1,6 +1,7 @@
 //! A small Pod type, for caches of all Pods of a cluster.
 
 mod labels;
+mod message;
 mod packed;
 mod shared_text;
 

@@ -7,8 +7,8 @@ use k8s_openapi::{
     jiff::Timestamp,
 };
 
-use super::{DELETION_COST, Labels, Phase, PodView, shared_text::shared};
-use crate::{informer::Pack, kind::ObjectKey};
+use super::{DELETION_COST, Labels, Phase, PodView, message::PodMessage, shared_text::shared};
+use crate::{informer::Pack, kind::ObjectKey, protobuf::Protobuf};
 
 /// End of each part of a text. A Pod with a part that contains it is not packed.
 const END: char = '\n';
@@ -30,6 +30,8 @@ pub struct PackedPod {
 
 impl Pack for PodView {
     type Packed = PackedPod;
+
+    const PROTOBUF: Option<Protobuf> = Some(Protobuf::of::<PodMessage>());
 
     fn pack(&self) -> Option<PackedPod> {
         let meta = &self.metadata;

@@ -11,6 +11,7 @@ mod finalizers;
 mod gate;
 mod informers;
 mod namespaces;
+mod pods;
 mod runner;
 mod support;
 mod widget;

@@ -9,7 +9,7 @@ use std::{
 };
 
 use futures::{AsyncBufReadExt, StreamExt, TryStreamExt, io::BufReader, stream::BoxStream};
-use http::{Method, Request};
+use http::{HeaderValue, Method, Request, header::ACCEPT};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use kube::{Client, client::Body};
@@ -53,11 +53,15 @@ impl FaultyConnection {
     pub(crate) fn client(&self, inner: &Client) -> Client {
         let (inner, events, loses) = (inner.clone(), self.events.subscribe(), self.loses_deletes.clone());
         let namespace = inner.default_namespace().to_owned();
-        let service = service_fn(move |request: Request<Body>| {
+        let service = service_fn(move |mut request: Request<Body>| {
             let (inner, events, loses) = (inner.clone(), events.clone(), loses.clone());
             async move {
                 let is_delete = request.method() == Method::DELETE;
                 let is_watch = is_pod_watch(&request);
+                if is_watch {
+                    // Events are told apart by their text.
+                    request.headers_mut().insert(ACCEPT, HeaderValue::from_static("application/json"));
+                }
                 let response = inner.send(request).await?;
                 if is_delete && loses.load(SeqCst) {
                     return Err(Box::<dyn std::error::Error + Send + Sync>::from("connection reset"));

@@ -1,7 +1,10 @@
 //! An HTTP proxy for CONNECT on a Unix socket: the API server's egress selector connects through it
 //! to kubelets, webhooks, and aggregated API servers.
 
+use std::io;
+use std::net::SocketAddr;
 use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +15,8 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 /// The API server's requests have about 150 bytes.
-const MAX_REQUEST: usize = 4096;
+const MAX_HEAD: usize = 4096;
+const ESTABLISHED: &str = "HTTP/1.1 200 Connection established";
 const REQUEST_PATIENCE: Duration = Duration::from_secs(10);
 /// As long as the API server waits.
 const DIAL_PATIENCE: Duration = Duration::from_secs(30);
@@ -37,14 +41,22 @@ pub(super) async fn serve(listener: UnixListener) -> Result<()> {
     }
 }
 
+/// Connects to a server through the proxy at `socket`.
+pub(super) async fn connect_through(socket: PathBuf, server: SocketAddr) -> io::Result<UnixStream> {
+    let mut stream = UnixStream::connect(socket).await?;
+    stream.write_all(format!("CONNECT {server} HTTP/1.1\r\n\r\n").as_bytes()).await?;
+    let answer = read_head(&mut stream).await.map_err(io::Error::other)?;
+    if answer.starts_with(ESTABLISHED) { Ok(stream) } else { Err(io::Error::other(answer)) }
+}
+
 async fn connect(mut client: UnixStream) -> Result<()> {
-    let request = timeout(REQUEST_PATIENCE, read_request(&mut client)).await.context("read a request")??;
+    let request = timeout(REQUEST_PATIENCE, read_head(&mut client)).await.context("read a request")??;
     let dialed = match target(&request) {
         Some(target) => timeout(DIAL_PATIENCE, TcpStream::connect(target)).await,
         None => return refuse(&mut client, "400 Bad Request").await,
     };
     let Ok(Ok(mut server)) = dialed else { return refuse(&mut client, "502 Bad Gateway").await };
-    client.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n").await.context("answer a request")?;
+    client.write_all(format!("{ESTABLISHED}\r\n\r\n").as_bytes()).await.context("answer a request")?;
     copy_bidirectional(&mut client, &mut server).await.context("copy between the API server and a node")?;
     Ok(())
 }
@@ -56,16 +68,16 @@ async fn refuse(client: &mut UnixStream, status: &str) -> Result<()> {
         .context("refuse a request")
 }
 
-/// Reads up to the end of the header, and not a byte more.
-async fn read_request(client: &mut UnixStream) -> Result<String> {
-    let mut request = Vec::new();
-    while !request.ends_with(b"\r\n\r\n") {
-        if request.len() == MAX_REQUEST {
-            bail!("the request is longer than {MAX_REQUEST} bytes");
+/// Reads a request or an answer up to the end of its header, and not a byte more.
+async fn read_head(stream: &mut UnixStream) -> Result<String> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        if head.len() == MAX_HEAD {
+            bail!("the header is longer than {MAX_HEAD} bytes");
         }
-        request.push(client.read_u8().await.context("read a request")?);
+        head.push(stream.read_u8().await.context("read a header")?);
     }
-    String::from_utf8(request).context("the request is not UTF-8")
+    String::from_utf8(head).context("the header is not UTF-8")
 }
 
 /// Returns the target of a CONNECT request.

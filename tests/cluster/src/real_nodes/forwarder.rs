@@ -1,12 +1,11 @@
-//! Forwards connections from the network of the nodes to a server on the host.
+//! Forwards connections between the network of the nodes and the host.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use tokio::io::copy_bidirectional;
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite, copy_bidirectional};
 use tokio::sync::Semaphore;
 
 /// Far more than the clients on 20 nodes need.
@@ -14,21 +13,31 @@ const MAX_CONNECTIONS: usize = 4096;
 /// Pause after an error of `accept`, for example without file descriptors.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Forwards every connection to `target`. The listener may belong to another network namespace.
-pub(super) async fn serve(listener: TcpListener, target: SocketAddr) -> Result<()> {
-    listener.set_nonblocking(true).context("prepare the listener of the API server's forwarder")?;
-    let listener = tokio::net::TcpListener::from_std(listener).context("listen for the API server")?;
+/// Forwards every connection to what `connect` opens. The listener may belong to another network namespace.
+pub(super) async fn serve<S, F>(
+    listener: TcpListener,
+    connect: impl Fn() -> F + Clone + Send + 'static,
+) -> Result<()>
+where
+    F: Future<Output = std::io::Result<S>> + Send,
+    S: AsyncRead + AsyncWrite + Unpin + Send,
+{
+    listener.set_nonblocking(true).context("prepare the listener of a forwarder")?;
+    let listener = tokio::net::TcpListener::from_std(listener).context("listen for a forwarder")?;
     let connections = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
         let permit = Arc::clone(&connections).acquire_owned().await?;
         match listener.accept().await {
-            Ok((mut inner, _)) => drop(tokio::spawn(async move {
-                if let Ok(mut outer) = TcpStream::connect(target).await {
-                    // Both ends see the end of the connection.
-                    let _ = copy_bidirectional(&mut inner, &mut outer).await;
-                }
-                drop(permit);
-            })),
+            Ok((mut client, _)) => {
+                let connect = connect.clone();
+                drop(tokio::spawn(async move {
+                    if let Ok(mut server) = connect().await {
+                        // Both ends see the end of the connection.
+                        let _ = copy_bidirectional(&mut client, &mut server).await;
+                    }
+                    drop(permit);
+                }));
+            }
             Err(_) => tokio::time::sleep(PAUSE).await,
         }
     }

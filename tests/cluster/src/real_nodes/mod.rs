@@ -6,6 +6,7 @@
 mod add_ons;
 mod config;
 mod connect_proxy;
+mod forwarded_port;
 mod forwarder;
 pub(crate) mod image_store;
 mod inotify;
@@ -22,6 +23,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 
 pub(crate) use add_ons::{apply as apply_add_ons, wait as wait_for_add_ons};
+pub use forwarded_port::ForwardedPort;
 pub(crate) use inotify::check_inotify;
 pub use network::NodeNetwork;
 pub use node::NodeProgram;

@@ -16,6 +16,7 @@ use std::pin::Pin;
 use std::thread::JoinHandle;
 
 use anyhow::{Context as _, Result, anyhow};
+use tokio::net::TcpStream;
 use tokio::sync::watch;
 
 use super::log::Log;
@@ -94,7 +95,7 @@ impl Switch {
         let outside = spawn("switch-api", move || {
             serve(stopped, &log, async |stopped| {
                 tokio::select! {
-                    ended = forwarder::serve(listener, target) => ended,
+                    ended = forwarder::serve(listener, move || TcpStream::connect(target)) => ended,
                     () = stopped => Ok(()),
                 }
             });

@@ -3,7 +3,7 @@
 use std::{convert::Infallible, sync::Arc};
 
 use futures::{Stream, TryStreamExt, stream};
-use http::{Request, Response, header};
+use http::{HeaderValue, Request, Response, header};
 use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
 use hyper::{
     body::{Bytes, Frame, Incoming},
@@ -24,6 +24,8 @@ use tokio_rustls::TlsAcceptor;
 
 use super::{Control, Shared, frames::status, request_info::RequestInfo, watch_relay::WatchRelay};
 use crate::token::Token;
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 pub(super) type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
 
@@ -48,6 +50,8 @@ impl BufferedRequest {
         for hop in [header::HOST, header::CONNECTION, header::CONTENT_LENGTH, header::TRANSFER_ENCODING] {
             request.headers_mut().remove(hop);
         }
+        // The proxy reads objects and events, and builds some.
+        request.headers_mut().insert(header::ACCEPT, JSON);
         let path = self.parts.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
         *request.uri_mut() = path.parse().unwrap_or_default();
         request
@@ -215,8 +219,7 @@ pub(super) fn answer(code: u16, body: &Value) -> Answer {
     let body = Full::new(Bytes::from(body.to_string())).boxed_unsync();
     let mut answer = Response::new(body);
     *answer.status_mut() = http::StatusCode::from_u16(code).unwrap_or_default();
-    let json = header::HeaderValue::from_static("application/json");
-    answer.headers_mut().insert(header::CONTENT_TYPE, json);
+    answer.headers_mut().insert(header::CONTENT_TYPE, JSON);
     answer
 }
 

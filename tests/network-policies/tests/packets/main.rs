@@ -1,7 +1,7 @@
 //! Sends packets between Pods in network namespaces, with the scripts of [`network_policies::ruleset`].
 //!
 //! The tests need root, `nft`, `ip`, `unshare`, and `nsenter`:
-//! `cargo test -p network-policies --features root`.
+//! `cargo test -p network-policies --test packets`.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,9 +1,9 @@
 //! The proxy of Tenants in Pods, from `deploy/proxy`, and what an owner does through it with containers.
 
-use std::{path::PathBuf, process::Stdio};
+use std::{net::SocketAddr, path::PathBuf, process::Stdio};
 
 use ::manager::NAMESPACE;
-use cluster::{Cluster, wait::eventually};
+use cluster::{Cluster, real_nodes::ForwardedPort, wait::eventually};
 use local_manager::proxy::deploy_proxy;
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
@@ -20,6 +20,11 @@ use crate::{
 /// Selects the older protocol of exec, attach, and port-forward.
 const SPDY: [(&str, &str); 2] =
     [("KUBECTL_REMOTE_COMMAND_WEBSOCKETS", "false"), ("KUBECTL_PORT_FORWARD_WEBSOCKETS", "false")];
+/// Selects the endpoints of the Service of the proxy.
+const SERVICE: &str = "kubernetes.io/service-name=ensemble-proxy";
+/// The address and the port of each Pod behind a Service that is ready.
+const BACKENDS: &str =
+    r#"jsonpath={range .items[0].endpoints[?(@.conditions.ready==true)]}{.addresses[0]}:9443{"\n"}{end}"#;
 /// A Tenant of dan, who owns nothing else.
 const TENANT: &str = "
 apiVersion: capsule.clastix.io/v1beta2
@@ -39,11 +44,11 @@ struct Forward {
     port: u16,
 }
 
-/// An owner who reaches the proxy through a forwarded port of its Service.
+/// An owner who reaches one Pod of the proxy.
 struct Owner {
     cluster: &'static Cluster,
     kubeconfig: PathBuf,
-    _forward: Forward,
+    _port: ForwardedPort,
 }
 
 /// Runs a program that forwards a port.
@@ -73,14 +78,16 @@ impl Owner {
     /// Connects through one Pod of the proxy.
     async fn new(cluster: &'static Cluster) -> Self {
         let authority = install_proxy(cluster).await;
-        let mut command = Command::new(cluster.record().kubectl());
-        command.arg("--kubeconfig").arg(cluster.kubeconfig());
-        command.args(["port-forward", "-n", NAMESPACE, "service/ensemble-proxy", ":443"]);
-        let forward = forward(command).await;
+        let backends =
+            cluster.kubectl(&["get", "endpointslices", "-n", NAMESPACE, "-l", SERVICE, "-o", BACKENDS]);
+        let backends = backends.await.unwrap();
+        let backend: SocketAddr =
+            backends.lines().next().expect("a Pod of the proxy is ready").parse().unwrap();
+        let port = cluster.forward_port(backend).unwrap();
         let token = cluster.user_token("dan").unwrap();
-        let server = format!("https://127.0.0.1:{}", forward.port);
+        let server = format!("https://{}", port.address());
         let kubeconfig = cluster.kubeconfig_through("dan", &token, &server, authority).unwrap();
-        Self { cluster, kubeconfig, _forward: forward }
+        Self { cluster, kubeconfig, _port: port }
     }
 
     /// Creates a namespace of the owner's Tenant, with a Pod `web` in it.

@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use crate::kind::{Kind, ObjectKey};
+use crate::{
+    kind::{Kind, ObjectKey},
+    protobuf::Protobuf,
+};
 
 /// A kind whose objects take much less memory in a packed form, of which reads make an object again.
 ///
@@ -14,6 +17,9 @@ use crate::kind::{Kind, ObjectKey};
 pub trait Pack: Kind {
     /// The packed form. It does not contain the key.
     type Packed: Send + Sync + 'static;
+
+    /// The Protobuf format in which objects are requested, if the kind has one.
+    const PROTOBUF: Option<Protobuf> = None;
 
     /// Returns the packed form, or `None` for an object that has none and is kept as it is.
     fn pack(&self) -> Option<Self::Packed>;
