@@ -64,8 +64,10 @@ struct InitialEvents {
     bytes: usize,
 }
 
-/// Prefix of the bookmark that follows the initial events of a watch.
-const BOOKMARK: &[u8] = br#"{"type":"BOOKMARK""#;
+/// Annotation of the bookmark that follows the initial events of a watch.
+const END: &[u8] = b"k8s.io/initial-events-end";
+/// The format in which a manager reads Pods.
+const FORMAT: &str = "application/vnd.kubernetes.protobuf";
 
 impl Start {
     pub(crate) async fn run(&self, program: &Path) -> Result<()> {
@@ -151,13 +153,18 @@ async fn initial_events(cluster: &Cluster) -> Result<InitialEvents> {
         cluster.record().pids.get(&Component::KubeApiserver).context("the cluster has no API server")?;
     let all = Request::new(Pod::url_path(&(), None));
     let spent = cpu(*server)?;
-    let watch = client.request_stream(all.watch(&WatchParams::default().initial_events(), "0")?).await?;
-    let mut watch = pin!(watch);
-    let (mut bytes, mut event) = (0, Vec::new());
-    while !event.starts_with(BOOKMARK) {
-        event.clear();
-        let read = watch.read_until(b'\n', &mut event).await.context("cannot read the watch of Pods")?;
-        ensure!(read > 0, "the watch of Pods has ended");
+    let mut request = all.watch(&WatchParams::default().initial_events(), "0")?;
+    request.headers_mut().insert("accept", FORMAT.parse()?);
+    let mut watch = pin!(client.request_stream(request).await?);
+    let (mut bytes, mut last) = (0, Vec::new());
+    while !last.windows(END.len()).any(|part| part == END) {
+        let part = watch.fill_buf().await.context("cannot read the watch of Pods")?;
+        ensure!(!part.is_empty(), "the watch of Pods has ended");
+        // The annotation can be in two parts.
+        last.drain(..last.len().saturating_sub(END.len()));
+        last.extend_from_slice(part);
+        let read = part.len();
+        watch.as_mut().consume(read);
         bytes += read;
     }
     Ok(InitialEvents { cpu: cpu(*server)?.saturating_sub(spent), bytes })

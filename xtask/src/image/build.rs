@@ -22,9 +22,6 @@ const STATIC: &str = "-Ctarget-feature=+crt-static";
 /// Flag for relocations in a hundredth of the size. A program that can be loaded at any address reads all of them
 /// when it starts.
 const PACK_RELOCATIONS: &str = "-Clink-arg=-Wl,-z,pack-relative-relocs";
-/// Settings of a program that is optimized for recorded executions, and of the one that records them. The code that is
-/// executed often is fast, and the rest, which the profile keeps apart, takes no memory.
-const FOR_SPEED: [&str; 2] = ["--config", "profile.release.opt-level=3"];
 /// Flag for a program that counts how often each branch is taken.
 const RECORD: &str = "-Cprofile-generate";
 /// Flag with which such a program also records the order of the first calls of functions.
@@ -104,7 +101,7 @@ pub(super) fn programs(
 /// Returns an error if the build fails.
 pub(super) fn recording_manager(platform: Platform, folder: &Path) -> Result<PathBuf> {
     let mut cargo = cargo(platform, "build", Profile::Release, folder);
-    cargo.args(FOR_SPEED).args(["--package", MANAGER.package, "--bin", MANAGER.name]);
+    cargo.args(["--package", MANAGER.package, "--bin", MANAGER.name]);
     let paths = run(&mut cargo, &[STATIC, RECORD, RECORD_ORDER].map(str::to_owned), &[MANAGER.name])?;
     paths.into_iter().next().context("cargo built no manager")
 }
@@ -121,12 +118,11 @@ fn released_program(
     let list = write_list(platform, packages, folder)?;
     let Program { package, name } = packages.program;
     let mut cargo = cargo(platform, "rustc", Profile::Release, folder);
+    cargo.args(["--package", package, "--bin", name, "--"]).args(auditable::link_flags(&list));
     let mut flags = released_flags(platform, packages, folder)?;
     if let Some(recorded) = recorded {
-        cargo.args(FOR_SPEED);
         flags.extend(flags_for(platform, &copy_profile(recorded, folder)?));
     }
-    cargo.args(["--package", package, "--bin", name, "--"]).args(auditable::link_flags(&list));
     let program = read_all(&run(&mut cargo, &flags, &[name])?)?.into_iter().next().unwrap_or_default();
     auditable::check(&program, packages)?;
     Ok(program)
