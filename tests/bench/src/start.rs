@@ -164,7 +164,7 @@ async fn initial_events(cluster: &Cluster) -> Result<InitialEvents> {
         last.drain(..last.len().saturating_sub(END.len()));
         last.extend_from_slice(part);
         let read = part.len();
-        watch.as_mut().consume(read);
+        watch.consume_unpin(read);
         bytes += read;
     }
     Ok(InitialEvents { cpu: cpu(*server)?.saturating_sub(spent), bytes })
