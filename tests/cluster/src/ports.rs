@@ -93,14 +93,26 @@ pub struct Ports {
 #[cfg(test)]
 mod tests {
     use std::net::{TcpListener, TcpStream};
+    use std::time::{Duration, Instant};
 
     use super::*;
+
+    /// Waits until connections are refused.
+    ///
+    /// Each process that another test starts has a copy of all sockets until it executes its program.
+    fn wait_until_refused(address: SocketAddr) {
+        let began = Instant::now();
+        while TcpStream::connect(address).is_ok() {
+            assert!(began.elapsed() < Duration::from_secs(30), "connections are not refused");
+            std::thread::yield_now();
+        }
+    }
 
     #[test]
     fn reserved_address_accepts_one_server_at_a_time() {
         let address = reserve_address().unwrap();
         for _ in 0..2 {
-            assert!(TcpStream::connect(address).is_err());
+            wait_until_refused(address);
             let server = TcpListener::bind(address).unwrap();
             assert!(TcpListener::bind(address).is_err());
             assert!(TcpStream::connect(address).is_ok());
