@@ -80,10 +80,14 @@ async fn what_is_no_object_is_an_error() {
     for body in [&b""[..], b"{}", b"k8s\0\xff", &[MAGIC, &[0x12, 2, 0xff, 0xff]].concat()] {
         let error = sent("/api/v1/namespaces/a/pods/b", 200, PROTOBUF, body.to_vec()).await.unwrap_err();
         assert!(!error.to_string().is_empty());
-        assert!(lines([event("ADDED", body.to_vec()).as_slice()]).is_err(), "{body:?}");
+        // Other objects of a watch are not affected.
+        let watch = [event("ADDED", body.to_vec()), event("ADDED", named("a"))].concat();
+        let lines = lines([watch.as_slice()]).unwrap();
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        assert_eq!(lines[0]["object"]["name"], "a");
     }
-    let watch = [event("ADDED", named("a")), event("ADDED", b"no object".to_vec())].concat();
-    assert!(sent("/api/v1/pods?watch=true", 200, PROTOBUF, watch).await.is_err());
+    let no_event = [&3_u32.to_be_bytes()[..], &[0xff; 3]].concat();
+    assert!(sent("/api/v1/pods?watch=true", 200, PROTOBUF, no_event).await.is_err());
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@ use prost::Message;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use tower::BoxError;
+use tracing::warn;
 
 use super::{MAX_OBJECT, Protobuf, messages::WatchEvent};
 
@@ -30,7 +31,8 @@ impl WatchStream {
     /// Adds bytes of the stream. Returns the lines of the events that they complete.
     ///
     /// # Errors
-    /// Returns an error for an event that is invalid or too large. The stream is of no use then.
+    /// Returns an error for an event that is invalid or too large. The stream is of no use then. An object that is
+    /// invalid is logged and skipped, as one that is invalid JSON.
     pub(super) fn push(&mut self, bytes: &[u8]) -> Result<Vec<u8>, BoxError> {
         self.partial.extend_from_slice(bytes);
         let mut lines = Vec::new();
@@ -46,7 +48,13 @@ impl WatchStream {
 
     fn convert(&self, event: &[u8], lines: &mut Vec<u8>) -> Result<(), BoxError> {
         let WatchEvent { kind, object } = WatchEvent::decode(event)?;
-        let object = String::from_utf8(self.format.object_to_json(&object.raw)?)?;
+        let object = match self.format.object_to_json(&object.raw) {
+            Ok(object) => String::from_utf8(object)?,
+            Err(error) => {
+                warn!(%error, "an object cannot be read and is left alone");
+                return Ok(());
+            }
+        };
         serde_json::to_writer(&mut *lines, &JsonEvent { kind, object: RawValue::from_string(object)? })?;
         lines.push(b'\n');
         Ok(())

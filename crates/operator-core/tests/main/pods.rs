@@ -17,8 +17,10 @@ use operator_core::{
     error::is_already_exists,
     informer::{Informer, Informers, Selection},
     pod::{DELETION_COST, PodView},
+    protobuf::messages::{MAGIC, TypeMeta, Unknown},
     writer::{DeletePrecondition, Writer},
 };
+use prost::Message as _;
 use serde_json::json;
 
 use crate::support::{Fixture, PATIENCE, config_map};
@@ -111,4 +113,74 @@ async fn pods_are_the_same_in_protobuf_and_in_json() {
     eventually("the deletion in the cache", PATIENCE, async || Ok(!informer.store().contains(&key)))
         .await
         .unwrap();
+}
+
+/// The parts of a Pod that its creation needs, as a client may send them.
+mod message {
+    use prost::Message;
+
+    #[derive(Message)]
+    pub(super) struct Pod {
+        #[prost(message, optional, tag = "1")]
+        pub(super) metadata: Option<Metadata>,
+        #[prost(message, optional, tag = "2")]
+        pub(super) spec: Option<Spec>,
+    }
+
+    #[derive(Message)]
+    pub(super) struct Metadata {
+        #[prost(bytes = "vec", tag = "1")]
+        pub(super) name: Vec<u8>,
+        #[prost(message, optional, tag = "12")]
+        pub(super) annotation: Option<NamedText>,
+    }
+
+    #[derive(Message)]
+    pub(super) struct NamedText {
+        #[prost(bytes = "vec", tag = "1")]
+        pub(super) name: Vec<u8>,
+        #[prost(bytes = "vec", tag = "2")]
+        pub(super) text: Vec<u8>,
+    }
+
+    #[derive(Message)]
+    pub(super) struct Spec {
+        /// A container with its image.
+        #[prost(message, optional, tag = "2")]
+        pub(super) container: Option<NamedText>,
+    }
+}
+
+#[tokio::test]
+async fn text_that_is_invalid_utf8_does_not_stop_the_watch() {
+    let fixture = Fixture::new().await;
+    let pod = message::Pod {
+        metadata: Some(message::Metadata {
+            name: b"invalid".to_vec(),
+            annotation: Some(message::NamedText {
+                name: DELETION_COST.as_bytes().to_vec(),
+                text: b"\xff".to_vec(),
+            }),
+        }),
+        spec: Some(message::Spec {
+            container: Some(message::NamedText { name: b"web".to_vec(), text: b"nginx:1.27".to_vec() }),
+        }),
+    };
+    let types = TypeMeta { api_version: "v1".to_owned(), kind: "Pod".to_owned() };
+    let body = [MAGIC, &Unknown { types, raw: pod.encode_to_vec() }.encode_to_vec()].concat();
+    let path = format!("/api/v1/namespaces/{}/pods", fixture.namespace.name());
+    let request = http::Request::post(path).header("content-type", "application/vnd.kubernetes.protobuf");
+    let response = fixture.client.send(request.body(body.into()).unwrap()).await.unwrap();
+    assert_eq!(response.status(), 201);
+
+    let informers = Informers::new(Clients::new(fixture.client.clone()).named("informers"));
+    let informer = informers.get_packed::<PodView>(Selection::All);
+    let key = fixture.key("invalid");
+    eventually("the Pod in the cache", PATIENCE, async || {
+        let cached = informer.store().get(&key).map(|pod| pod.metadata.annotations.clone());
+        Ok(cached.ok_or("no Pod"))
+    })
+    .await
+    .map(|annotations| assert_eq!(annotations.unwrap()[DELETION_COST], "\u{fffd}"))
+    .unwrap();
 }
