@@ -1,8 +1,6 @@
 //! The stream of a watch in Protobuf: each event has its length before it, as four bytes.
 
 use prost::Message;
-use serde::Serialize;
-use serde_json::value::RawValue;
 use tower::BoxError;
 use tracing::warn;
 
@@ -13,14 +11,6 @@ pub(super) struct WatchStream {
     format: Protobuf,
     /// The begin of an event whose end has not come.
     partial: Vec<u8>,
-}
-
-/// An event of a watch as JSON.
-#[derive(Serialize)]
-struct JsonEvent {
-    #[serde(rename = "type")]
-    kind: String,
-    object: Box<RawValue>,
 }
 
 impl WatchStream {
@@ -49,14 +39,17 @@ impl WatchStream {
     fn convert(&self, event: &[u8], lines: &mut Vec<u8>) -> Result<(), BoxError> {
         let WatchEvent { kind, object } = WatchEvent::decode(event)?;
         let object = match self.format.object_to_json(&object.raw) {
-            Ok(object) => String::from_utf8(object)?,
+            Ok(object) => object,
             Err(error) => {
                 warn!(%error, "an object cannot be read and is left alone");
                 return Ok(());
             }
         };
-        serde_json::to_writer(&mut *lines, &JsonEvent { kind, object: RawValue::from_string(object)? })?;
-        lines.push(b'\n');
+        lines.extend_from_slice(br#"{"type":"#);
+        serde_json::to_writer(&mut *lines, &kind)?;
+        lines.extend_from_slice(br#","object":"#);
+        lines.extend_from_slice(&object);
+        lines.extend_from_slice(b"}\n");
         Ok(())
     }
 }
