@@ -69,7 +69,7 @@ pub async fn deploy_proxy(cluster: &Cluster) -> Result<String> {
     let folder = workspace().join("deploy/proxy").display().to_string();
     cluster.kubectl(&["apply", "--server-side", "-k", &folder]).await?;
     let deployment = format!("deployment/{ACCOUNT}");
-    cluster.kubectl(&["rollout", "status", &deployment, "-n", NAMESPACE, "--timeout=300s"]).await?;
+    cluster.kubectl(&["rollout", "status", &deployment, "-n", NAMESPACE, "--timeout=120s"]).await?;
     Ok(authority)
 }
 

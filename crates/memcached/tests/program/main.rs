@@ -1,6 +1,6 @@
 //! A real memcached that is started with the Pods' command line behaves as the spec says.
 //!
-//! The feature `program` enables these tests, because they need memcached on the PATH:
+//! These tests run only by their name, because they need memcached on the PATH:
 //! `cargo test -p memcached --test program`.
 #![allow(
     clippy::unwrap_used,

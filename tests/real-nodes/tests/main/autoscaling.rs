@@ -34,7 +34,7 @@ spec:
 ",
         )
         .await;
-    kubectl.run("wait --for=condition=Available memcached/cache --timeout=300s").await.unwrap();
+    kubectl.run("wait --for=condition=Available memcached/cache --timeout=120s").await.unwrap();
     // One client repeats a request as fast as its limit of CPU allows.
     kubectl
         .apply(

@@ -45,7 +45,7 @@ spec: {selector: {app: web}, ports: [{port: 80, targetPort: http}]}
 ",
         )
         .await;
-    kubectl.run("rollout status deployment/web --timeout=300s").await.unwrap();
+    kubectl.run("rollout status deployment/web --timeout=120s").await.unwrap();
     let nodes = kubectl.run("get pods -o jsonpath={.items[*].spec.nodeName}").await.unwrap();
     let mut nodes: Vec<_> = nodes.split(' ').collect();
     nodes.sort_unstable();

@@ -107,7 +107,7 @@ impl OwnCluster {
     }
 
     async fn rollout(&self) {
-        let status = format!("rollout status deployment/ensemble-manager -n {MANAGER} --timeout=300s");
+        let status = format!("rollout status deployment/ensemble-manager -n {MANAGER} --timeout=120s");
         self.kubectl(&status).await.unwrap();
     }
 
@@ -129,7 +129,7 @@ impl OwnCluster {
         .await
         .unwrap();
         self.until("get podset web -o jsonpath={.status.readyReplicas}", "2").await;
-        self.kubectl("wait --for=condition=Available memcached/cache --timeout=300s").await.unwrap();
+        self.kubectl("wait --for=condition=Available memcached/cache --timeout=120s").await.unwrap();
     }
 
     /// Returns the UIDs of the Pods of the objects, and their restarts.
@@ -196,7 +196,7 @@ async fn kustomize_installs_upgrades_and_uninstalls() {
 
     let deploy = workspace().join("deploy").display().to_string();
     cluster.kubectl(&format!("delete --ignore-not-found --filename {deploy}/crds")).await.unwrap();
-    cluster.kubectl(&format!("delete namespace {MANAGER} --timeout=300s")).await.unwrap();
+    cluster.kubectl(&format!("delete namespace {MANAGER} --timeout=120s")).await.unwrap();
     let rest = format!("delete --ignore-not-found --filename {deploy}/rbac --filename {deploy}/webhooks");
     cluster.kubectl(&rest).await.unwrap();
     cluster.until("get pods -o name", "").await;

@@ -52,7 +52,7 @@ async fn other_replica_takes_over_from_a_leader_that_is_cut_off() {
     manager.until(READY, |count| count == "3").await;
     exclusive.cluster.heal_node(&node).unwrap();
     manager
-        .run(&format!("rollout status deployment/ensemble-manager -n {MANAGER} --timeout=300s"))
+        .run(&format!("rollout status deployment/ensemble-manager -n {MANAGER} --timeout=120s"))
         .await
         .unwrap();
     assert_eq!(manager.live_pods().await.len(), 3, "the old leader must not create Pods");

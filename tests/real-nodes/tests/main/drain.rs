@@ -94,7 +94,7 @@ async fn drain_disrupts_one_pod_of_each_workload_at_a_time() {
     let web = kubectl.history("podset/drained-web", "{.status.readyReplicas}").await;
 
     let node = kubectl.fullest_node().await;
-    let drain = ["drain", &node, "--delete-emptydir-data", "--timeout=300s", EVICTED];
+    let drain = ["drain", &node, "--delete-emptydir-data", "--timeout=120s", EVICTED];
     kubectl.args(&drain).await.unwrap();
     kubectl.until(READY, |count| count == "4").await;
     kubectl.until(AVAILABLE, |count| count == "4").await;

@@ -75,7 +75,7 @@ spec: {size: 2}
 ",
         )
         .await;
-    kubectl.run("wait --for=condition=Available memcached/cache --timeout=300s").await.unwrap();
+    kubectl.run("wait --for=condition=Available memcached/cache --timeout=120s").await.unwrap();
     kubectl.client("client").await;
     // Each name of the headless Service is one instance: both commands go to the same.
     let script = r#"
@@ -146,7 +146,7 @@ spec:
 ",
         )
         .await;
-    kubectl.run("wait --for=condition=Available memcached/cache --timeout=300s").await.unwrap();
+    kubectl.run("wait --for=condition=Available memcached/cache --timeout=120s").await.unwrap();
     for client in ["friend", "stranger"] {
         kubectl.client(client).await;
     }

@@ -23,7 +23,7 @@ spec: {spec}
             ))
             .await;
         kubectl.client("client").await;
-        kubectl.run("wait --for=condition=Available memcached/cache --timeout=300s").await.unwrap();
+        kubectl.run("wait --for=condition=Available memcached/cache --timeout=120s").await.unwrap();
         kubectl
     }
 }

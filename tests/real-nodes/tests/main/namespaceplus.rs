@@ -35,7 +35,7 @@ spec:
 "
         ))
         .await;
-    outside.run(&format!("wait --for=condition=Ready namespaceplus/{team} --timeout=300s")).await.unwrap();
+    outside.run(&format!("wait --for=condition=Ready namespaceplus/{team} --timeout=120s")).await.unwrap();
     let inside = async |line: &str| {
         outside.run(&format!("-n {team} {line}")).await.map_err(|error| format!("{error:#}"))
     };
@@ -63,7 +63,7 @@ spec:
 
     // Connections come from the same namespace only.
     outside.client("stranger").await;
-    inside("wait --for=condition=Ready pod/web pod/client --timeout=300s").await.unwrap();
+    inside("wait --for=condition=Ready pod/web pod/client --timeout=120s").await.unwrap();
     let url = format!("http://web.{team}.svc.cluster.local");
     let get = format!("-- curl -sS -o /dev/null -m 3 {url}");
     let answers = async || Ok(inside(&format!("exec client {get}")).await);

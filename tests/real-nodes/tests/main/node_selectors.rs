@@ -34,12 +34,12 @@ spec:
         let outcome = owner(shared.cluster, "dora", line).await;
         outcome.map_err(|error| format!("{error:#}"))
     };
-    kubectl.run(&format!("wait --for=condition=Ready tenant/{tenant} --timeout=300s")).await.unwrap();
+    kubectl.run(&format!("wait --for=condition=Ready tenant/{tenant} --timeout=120s")).await.unwrap();
     dora(&format!("create namespace {dev}")).await.unwrap();
     let create = format!("create deployment web -n {dev} --image=nginx:1.27 --replicas=3");
     // The RoleBindings of a new namespace follow.
     eventually("dora to create a Deployment", PATIENCE, async || Ok(dora(&create).await)).await.unwrap();
-    dora(&format!("rollout status deployment/web -n {dev} --timeout=300s")).await.unwrap();
+    dora(&format!("rollout status deployment/web -n {dev} --timeout=120s")).await.unwrap();
     let nodes = dora(&format!("get pods -n {dev} -o jsonpath={{.items[*].spec.nodeName}}")).await.unwrap();
     assert_eq!(nodes, [NODE; 3].join(" "));
 

@@ -202,7 +202,7 @@ async fn upgrade_of_the_manager_and_drain_of_every_node_lose_no_row() {
     // A drain disrupts one member at a time.
     for node in NODES {
         let members = "--pod-selector=lukeb0nd.com/cluster=shop";
-        kubectl.args(&["drain", node, "--delete-emptydir-data", "--timeout=300s", members]).await.unwrap();
+        kubectl.args(&["drain", node, "--delete-emptydir-data", "--timeout=120s", members]).await.unwrap();
         // The volume of its member is on this node.
         kubectl.run(&format!("uncordon {node}")).await.unwrap();
         kubectl.until_complete().await;

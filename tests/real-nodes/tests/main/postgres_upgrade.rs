@@ -30,7 +30,7 @@ async fn image_of_another_version_ends_an_upgrade_and_the_former_version_runs_ag
     let restricted = "pod-security.kubernetes.io/enforce=restricted";
     kubectl.args(&["label", "namespace", kubectl.namespace.name(), restricted]).await.unwrap();
     kubectl.apply(MANIFEST).await;
-    let ready = "wait pgc/shop --for=condition=Ready --timeout=300s";
+    let ready = "wait pgc/shop --for=condition=Ready --timeout=120s";
     kubectl.run(ready).await.unwrap();
     kubectl.exec("shop-1", "psql --username=postgres --command='create table kept ()'").await.unwrap();
 

@@ -102,7 +102,7 @@ impl Owner {
             Ok(self.kubectl(&line).await.map_err(|error| format!("{error:#}")))
         };
         eventually("the rights of the owner", PATIENCE, run).await.unwrap();
-        let wait = format!("wait -n {namespace} --for=condition=Ready pod/web --timeout=300s");
+        let wait = format!("wait -n {namespace} --for=condition=Ready pod/web --timeout=120s");
         self.kubectl(&wait).await.unwrap();
     }
 
@@ -222,7 +222,7 @@ async fn rolling_update_of_the_proxy_fails_no_request_and_ends_no_shell() {
     eventually("the proxy to answer in the cluster", PATIENCE, answers).await.unwrap();
 
     admin(&["rollout", "restart", "deployment/ensemble-proxy", "-n", NAMESPACE]).await;
-    admin(&["rollout", "status", "deployment/ensemble-proxy", "-n", NAMESPACE, "--timeout=300s"]).await;
+    admin(&["rollout", "status", "deployment/ensemble-proxy", "-n", NAMESPACE, "--timeout=120s"]).await;
     // The old Pods no longer get requests, and have not ended: the shell goes through one of them.
     assert_eq!(echo().await, "still here\n");
     let log = admin(&["logs", "proxy-load"]).await;
@@ -272,12 +272,12 @@ async fn owner_installs_a_chart_through_the_proxy() {
         String::from_utf8(output.stdout).unwrap()
     };
     // The namespace exists, which a chart may ask for all the same.
-    helm(&format!("install shop {chart} --set replicas=1 --create-namespace --wait --timeout 300s")).await;
-    helm(&format!("upgrade --install shop {chart} --set replicas=2 --wait --timeout 300s")).await;
+    helm(&format!("install shop {chart} --set replicas=1 --create-namespace --wait --timeout 120s")).await;
+    helm(&format!("upgrade --install shop {chart} --set replicas=2 --wait --timeout 120s")).await;
     let ready = "get deployment shop -n sun-chart --output=jsonpath={.status.readyReplicas}";
     assert_eq!(owner.kubectl(ready).await.unwrap(), "2");
     assert!(helm("list").await.contains("shop") && helm("history shop").await.contains("superseded"));
-    helm("rollback shop 1 --wait --timeout 300s").await;
-    helm("uninstall shop --wait --timeout 300s").await;
+    helm("rollback shop 1 --wait --timeout 120s").await;
+    helm("uninstall shop --wait --timeout 120s").await;
     assert_eq!(owner.kubectl("get deployments -n sun-chart --output=name").await.unwrap(), "");
 }

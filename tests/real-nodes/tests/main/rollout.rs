@@ -196,7 +196,7 @@ async fn rollout_fails_no_request() {
 pub(crate) async fn replace_pods(kubectl: &Kubectl) {
     kubectl.run(&format!("rollout restart deployment/ensemble-manager -n {MANAGER}")).await.unwrap();
     kubectl
-        .run(&format!("rollout status deployment/ensemble-manager -n {MANAGER} --timeout=300s"))
+        .run(&format!("rollout status deployment/ensemble-manager -n {MANAGER} --timeout=120s"))
         .await
         .unwrap();
     let managers = "app.kubernetes.io/component=manager";

@@ -66,7 +66,7 @@ spec:
                 eventually("the namespace to be complete", PATIENCE, policies).await.unwrap();
                 owned("run web --image=nginx:1.27 --port=80 --expose".to_owned()).await.unwrap();
                 cluster.kubectl(&["run", "client", "--image=localhost/client:1", "-n", &format!("{tenant}-dev"), "--", "sleep", "infinity"]).await.unwrap();
-                owned("wait --for=condition=Ready pod/web pod/client --timeout=300s".to_owned()).await.unwrap();
+                owned("wait --for=condition=Ready pod/web pod/client --timeout=120s".to_owned()).await.unwrap();
             }
         })
         .await;
@@ -155,7 +155,7 @@ spec: {{foo: example}}
 "
         ))
         .await;
-    kubectl.run(&format!("wait --for=condition=Ready namespaceplus/{team} --timeout=300s")).await.unwrap();
+    kubectl.run(&format!("wait --for=condition=Ready namespaceplus/{team} --timeout=120s")).await.unwrap();
     // The default quota allows nothing.
     let run = ["run", "pod", "--image=busybox:1.36", "-n", &team];
     eventually("the quota to reject a Pod", PATIENCE, async || {
